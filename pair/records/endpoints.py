@@ -1,0 +1,28 @@
+"""Facades as a person sees them: where they listen, and why not where one would expect."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+ClaimState = Literal["pending", "bound", "bypassed", "failed"]
+BypassReason = Literal["engine", "foreign", "shadowed", "setting"]
+
+
+class Endpoint(Struct, frozen=True, rename="camel"):
+    """One facade's claim on its port (engines page, Ports and takeover)."""
+
+    facade: str
+    state: ClaimState
+    wanted_port: int
+    port: int | None = None
+    addresses: tuple[str, ...] = ()
+    reason: BypassReason | None = None
+    detail: str | None = None
+    """One sentence for a person when the state is not ``bound``: what is in the way, and what to do."""
+
+    @property
+    def url(self) -> str | None:
+        """The address that applications on this machine use, or None while there is none."""
+        return None if self.port is None else f"http://127.0.0.1:{self.port}"

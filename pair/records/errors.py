@@ -1,0 +1,58 @@
+"""Error entries: conditions that hold now (jobs page, section 9)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Severity = Literal["info", "warning", "error"]
+Action = Literal["dismiss", "retry", "none"]
+Cleared = Literal["auto", "dismiss", "age"]
+
+
+class Subject(Struct, frozen=True):
+    """What an entry is about; what does not apply is None."""
+
+    component: str | None = None
+    engine: str | None = None
+    model: str | None = None
+    operation: str | None = None
+    node: str | None = None
+    port: int | None = None
+
+
+class Condition(Struct, frozen=True):
+    """One kind of entry, as an area declares it in its ``conditions.py`` (JB-70).
+
+    ``id`` is ``<area>:<condition>``, with ``:<subject>`` behind it, in angle
+    brackets, where entries have one. ``text`` is a ``str.format`` template.
+    """
+
+    id: str
+    severity: Severity
+    action: Action
+    cleared: Cleared
+    text: str
+
+    @property
+    def stem(self) -> str:
+        """The id without its subject: ``<area>:<condition>``."""
+        return ":".join(self.id.split(":")[:2])
+
+
+class ServiceError(Struct, frozen=True, rename="camel"):
+    """An entry of the error book. ``ref`` names the log record with the detail."""
+
+    id: str
+    node: str
+    severity: Severity
+    message: str
+    action: Action
+    cleared: Cleared
+    first_at: int
+    at: int
+    count: int
+    seq: int
+    subject: Subject = Subject()
+    ref: str | None = None

@@ -1,0 +1,90 @@
+"""Jobs and their attempts (jobs page, section 4). Nothing here may hold text of a person (JB-38)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+JobState = Literal["queued", "running", "completed", "failed", "cancelled"]
+TERMINAL: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
+
+Outcome = Literal[
+    "active",
+    "won",
+    "connect",
+    "tls",
+    "timeout",
+    "silent",
+    "stalled",
+    "status",
+    "empty",
+    "broken",
+    "aborted",
+    "cancelled",
+]
+"""How an attempt ended (JB-36)."""
+
+
+class Attempt(Struct, frozen=True, rename="camel"):
+    """One dispatch of a job to one engine of one node."""
+
+    n: int
+    node: str
+    engine: str
+    started_at: int
+    first_byte_at: int | None = None
+    ended_at: int | None = None
+    outcome: Outcome = "active"
+    status: int | None = None
+    error: str | None = None
+
+
+class JobError(Struct, frozen=True):
+    """Why a job did not complete: a code of JB-37 and its fixed text."""
+
+    code: str
+    message: str
+
+
+class Usage(Struct, frozen=True, rename="camel"):
+    """Token counts as the engine itself gave them at the end of its answer."""
+
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Job(Struct, frozen=True, rename="camel"):
+    """One inference request. ``attempts`` holds the last 8, ``attempt_count`` the true number."""
+
+    id: str
+    origin: str
+    seq: int
+    state: JobState
+    facade: str
+    dialect: str
+    operation: str
+    route: str
+    stream: bool
+    model: str | None
+    created_at: int
+    placed_on: str | None = None
+    engine: str | None = None
+    started_at: int | None = None
+    completed_at: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+    attempt_count: int = 0
+    status: int | None = None
+    error: JobError | None = None
+    requester: str | None = None
+    policy: str | None = None
+    why: str | None = None
+    usage: Usage = Usage()
+    request_bytes: int = 0
+    response_bytes: int = 0
+    unterminated: bool = False
+
+    @property
+    def terminal(self) -> bool:
+        """True when the job has ended and will never change again (JB-40)."""
+        return self.state in TERMINAL
