@@ -1,0 +1,147 @@
+"""Choices that people make while the node runs, kept in the store (AR-17, OP-7).
+
+What ``pair.toml``, the environment or an option sets is locked: a choice
+against it is refused, and one that is stored already stays without effect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from pair.records.engines import Desired
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from twisted.internet.defer import Deferred
+    from twisted.internet.interfaces import IReactorTime
+
+    from pair.settings import Loaded, Source
+    from pair.store import Store
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class SettingLocked(Exception):  # noqa: N818 - the name of the code that callers are answered with (OP-7)
+    """The choice is fixed by a setting. ``source`` says where that is set."""
+
+    code = "setting_locked"
+
+    def __init__(self, key: str, source: Source) -> None:
+        super().__init__(key, source)
+        self.key = key
+        self.source = source
+
+    def __str__(self) -> str:
+        return f"{self.key} is set by {self.source.where}"
+
+
+class Choice(Struct, Generic[T_co], frozen=True):
+    """What can be chosen: the key it is stored under, its type, and the setting that locks it.
+
+    The setting locks whatever value it is given, but for those in ``free``.
+    """
+
+    key: str
+    type: Any
+    setting: str
+    free: tuple[object, ...] = ()
+
+
+def desired(engine: str) -> Choice[Desired]:
+    """Whether an engine is to run (EN-14). Nothing stored: it is not started, and used if it runs."""
+    return Choice(f"engines.{engine}.desired", Desired, f"engines.{engine}.mode", free=("auto",))
+
+
+def facade_port(facade: str) -> Choice[int]:
+    """Where a facade listens (PX-97)."""
+    key = f"proxy.ports.{facade}"
+    return Choice(key, int, key)
+
+
+class Choices:
+    """The stored choices, in memory from :meth:`load` on."""
+
+    def __init__(self, store: Store, loaded: Loaded, clock: IReactorTime) -> None:
+        self._store = store
+        self._loaded = loaded
+        self._clock = clock
+        self._values: dict[str, bytes] = {}
+
+    def load(self) -> None:
+        """Read what is stored; the store must be open. Blocks for that read."""
+        self._values = dict(self._store.read(_select))
+
+    def effective(self) -> Loaded:
+        """The settings, with the stored choices of keys that are settings too and that nothing locks."""
+        return self._loaded.with_stored({key: msgspec.json.decode(value) for key, value in self._values.items()})
+
+    def lock(self, choice: Choice[T]) -> Source | None:
+        """Where the setting is made that fixes ``choice``; None where it is free."""
+        if self._loaded.value(choice.setting) in choice.free:
+            return None
+        return self._loaded.lock(choice.setting)
+
+    def get(self, choice: Choice[T]) -> T | None:
+        """What was chosen, or the setting that locks it. None: neither, or stored by a version that knows more."""
+        if self.lock(choice) is not None:
+            fixed: T = self._loaded.value(choice.setting)
+            return fixed
+        try:
+            stored: T = msgspec.json.decode(self._values[choice.key], type=choice.type)
+        except (KeyError, msgspec.ValidationError):
+            return None
+        return stored
+
+    def put(self, choice: Choice[T], value: T) -> Deferred[None]:
+        """Choose ``value``. It holds once the Deferred has fired: it is on the disk then.
+
+        Raises:
+            SettingLocked: A setting fixes it.
+        """
+        self._check(choice)
+        encoded = msgspec.json.encode(value)
+        at = int(self._clock.seconds() * 1000)
+
+        def keep(_: object) -> None:
+            self._values[choice.key] = encoded
+
+        return self._store.write(lambda connection: _upsert(connection, choice.key, encoded, at)).addCallback(keep)
+
+    def remove(self, choice: Choice[T]) -> Deferred[None]:
+        """Take the choice back. None was made: nothing.
+
+        Raises:
+            SettingLocked: A setting fixes it.
+        """
+        self._check(choice)
+
+        def forget(_: object) -> None:
+            self._values.pop(choice.key, None)
+
+        return self._store.write(lambda connection: _delete(connection, choice.key)).addCallback(forget)
+
+    def _check(self, choice: Choice[T]) -> None:
+        source = self.lock(choice)
+        if source is not None:
+            raise SettingLocked(choice.setting, source)
+
+
+def _select(connection: sqlite3.Connection) -> list[tuple[str, bytes]]:
+    return connection.execute("SELECT key, value FROM choices").fetchall()
+
+
+def _upsert(connection: sqlite3.Connection, key: str, value: bytes, at: int) -> None:
+    connection.execute(
+        "INSERT INTO choices (key, value, at) VALUES (?, ?, ?) "
+        "ON CONFLICT (key) DO UPDATE SET value = excluded.value, at = excluded.at",
+        (key, value, at),
+    )
+
+
+def _delete(connection: sqlite3.Connection, key: str) -> None:
+    connection.execute("DELETE FROM choices WHERE key = ?", (key,))
