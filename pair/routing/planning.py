@@ -1,0 +1,134 @@
+"""From a request to the engines that may serve it, best first, or to the reason why none may (RT-21, RT-24)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from pair.routing.candidates import Catalogue, ExcludedBy, Owner, Request
+from pair.routing.dialects import alternative
+from pair.routing.policies import Ranked, Ranking, View, ranked_or_default
+from pair.routing.policies.pressure import PressurePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pair.interfaces import IRoutingPolicy
+    from pair.routing.reservations import ReservationBook
+
+Answer = Literal[
+    "route_unsupported",
+    "owners_excluded",
+    "model_not_loaded",
+    "engine_stopped",
+    "owners_offline",
+    "model_unknown",
+    "no_engine",
+]
+"""What a client is told when no engine may serve (RT-21); codes of PX-84."""
+
+_DEFAULT = PressurePolicy()
+
+
+class Rejected(Struct, frozen=True):
+    """An owner that may not serve, and the first check that it failed."""
+
+    node: str
+    engine: str
+    excluded_by: ExcludedBy
+
+
+class Plan(Struct, frozen=True):
+    """The order in which a request is offered to engines.
+
+    ``policy`` made the order; where it is not the one asked for, ``flaw`` says
+    why that one was replaced (RT-58). ``answer`` is None when there is a
+    candidate, and when the only ones left have been tried: then what they
+    answered decides. ``instead`` goes with the answer ``route_unsupported``:
+    the path of the same work that an owner has (PX-24).
+    """
+
+    ranked: tuple[Ranked, ...]
+    rejected: tuple[Rejected, ...]
+    policy: str
+    flaw: str | None = None
+    answer: Answer | None = None
+    instead: str | None = None
+
+
+def plan(request: Request, catalogue: Catalogue, book: ReservationBook, policy: IRoutingPolicy, now: float) -> Plan:
+    """The candidates for ``request``, best first, by the present facts and loads. Changes nothing (RT-4).
+
+    Args:
+        request: what is asked for, and what has been tried.
+        catalogue: who advertises what.
+        book: the loads.
+        policy: puts the eligible in order.
+        now: monotonic seconds.
+    """
+    eligible: list[Owner] = []
+    rejected: list[Rejected] = []
+    owners = catalogue.owners(request.facade, request.model)
+    for owner in owners:
+        objection = next(owner.objections(request), None)
+        if objection is None:
+            eligible.append(owner)
+        else:
+            rejected.append(Rejected(owner.candidate.node, owner.candidate.engine, objection))
+    if not eligible:
+        answer = _answer(request, owners)
+        instead = _instead(request, owners) if answer == "route_unsupported" else None
+        return Plan((), tuple(rejected), policy.name, answer=answer, instead=instead)
+    candidates = [each.candidate for each in eligible]
+    view = View(now, book.snapshot, book.load)
+    ranking = ranked_or_default(policy, _DEFAULT, request, candidates, view)
+    return Plan(_arranged(request, ranking, eligible), tuple(rejected), ranking.policy, ranking.flaw)
+
+
+def _arranged(request: Request, ranking: Ranking, eligible: Sequence[Owner]) -> tuple[Ranked, ...]:
+    """The ranking with the engines of one node side by side, in the order of EN-82 (RT-26).
+
+    An unload goes to this node first (PX-36).
+    """
+    if request.intent != "unload" and len({each.node.id for each in eligible}) == len(eligible):
+        return ranking.ranked
+    place: dict[str, tuple[bool, int]] = {}
+    for index, each in enumerate(ranking.ranked):
+        away = request.intent == "unload" and not each.candidate.local
+        place.setdefault(each.candidate.node, (away, index))
+    order = {(each.candidate.node, each.candidate.engine): each.order for each in eligible}
+    return tuple(
+        sorted(
+            ranking.ranked,
+            key=lambda each: (place[each.candidate.node], order[each.candidate.node, each.candidate.engine]),
+        )
+    )
+
+
+def _answer(request: Request, owners: Sequence[Owner]) -> Answer | None:
+    """Why no owner may serve, by all the checks that each of them fails (RT-21)."""
+    failed = [frozenset(owner.objections(request)) for owner in owners]
+    if any("tried" in each for each in failed):
+        return None
+    if frozenset({"route_unsupported"}) in failed:
+        return "route_unsupported"
+    if any(each <= {"drained", "label_rule"} for each in failed):
+        return "owners_excluded"
+    if frozenset({"not_loaded"}) in failed:
+        return "model_not_loaded"
+    away = frozenset({"offline", "not_trusted", "incompatible"})
+    if any("engine_stopped" in each and not each & away for each in failed):
+        return "engine_stopped"
+    if any(each & away for each in failed):
+        return "owners_offline"
+    if failed:
+        # Known and at hand, but with two things in its way: the first is told, never "unknown".
+        return "owners_excluded" if any(each & {"drained", "label_rule"} for each in failed) else "route_unsupported"
+    return "model_unknown" if request.model else "no_engine"
+
+
+def _instead(request: Request, owners: Sequence[Owner]) -> str | None:
+    apart = {"route_unsupported", "not_loaded"}
+    offered = {each for owner in owners if apart.issuperset(owner.objections(request)) for each in owner.routes}
+    return alternative(request.route, offered)
