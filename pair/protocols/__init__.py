@@ -1,0 +1,1 @@
+"""The wire: bytes to messages and back. Knows nothing of engines, models, jobs or routing."""

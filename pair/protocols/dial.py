@@ -1,0 +1,42 @@
+"""How a target is reached: the endpoint of an engine, by address and port."""
+
+from __future__ import annotations
+
+from typing import Any, TYPE_CHECKING
+
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.endpoints import (
+    HostnameEndpoint,
+    TCP4ClientEndpoint,
+    TCP6ClientEndpoint,
+    wrapClientTLS,
+)
+from twisted.internet.ssl import optionsForClientTLS
+
+from pair.protocols.eager import dialler
+
+if TYPE_CHECKING:
+    from pair.protocols.http_client import Target
+    from twisted.internet.interfaces import IStreamClientEndpoint
+
+
+def engine_endpoint(reactor: Any, target: Target) -> IStreamClientEndpoint:
+    """The endpoint of an engine.
+
+    An address is dialled as it is; a name is resolved at each dial. TLS is
+    checked against the system's authorities and the target's host.
+
+    Args:
+        reactor: makes the connections.
+        target: the engine.
+    """
+    endpoint: IStreamClientEndpoint
+    if isIPAddress(target.host):
+        endpoint = TCP4ClientEndpoint(dialler(reactor), target.host, target.port)
+    elif isIPv6Address(target.host):
+        endpoint = TCP6ClientEndpoint(dialler(reactor), target.host, target.port)
+    else:
+        endpoint = HostnameEndpoint(reactor, target.host.encode("idna"), target.port)
+    if not target.tls:
+        return endpoint
+    return wrapClientTLS(optionsForClientTLS(target.host), endpoint)

@@ -1,0 +1,157 @@
+"""Sockets that write at once (AR-8).
+
+Twisted's own transport queues what is written and sends it a turn of the
+reactor later, at the price of two ``epoll_ctl`` calls a write. For a stream of
+tokens that is most of the work, so here the socket is tried first and only
+what it does not take is queued. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from twisted.internet import tcp
+from twisted.internet.posixbase import PosixReactorBase
+from zope.interface import Attribute, Interface, implementer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from twisted.internet.interfaces import IConnector, IListeningPort, IReactorTCP
+    from twisted.internet.protocol import ClientFactory, ServerFactory
+
+_BACKLOG = 511
+_KEEPALIVE_IDLE, _KEEPALIVE_INTERVAL, _KEEPALIVE_PROBES = 30, 10, 3
+
+
+class IUnsent(Interface):
+    """A transport that can tell how much of what was written to it is still here."""
+
+    unsent: int = Attribute("Octets written that the socket has not taken.")
+
+
+@implementer(IUnsent)
+class EagerWrites(tcp.Connection):
+    """Mixed into a connection, makes it try its socket before it queues.
+
+    Whatever the base class does beyond plain sending (TLS on this very
+    transport, a pull producer, a connection that is closing) is left to it.
+    """
+
+    @property
+    def unsent(self) -> int:
+        """Octets written that the socket has not taken."""
+        return len(self.dataBuffer) - self.offset + self._tempDataLen
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``, or as much of it as the socket takes, and queue the rest.
+
+        A failing socket raises nothing here and loses no connection within
+        the call: the data is queued, and the reactor meets the error when it
+        sends.
+        """
+        sent = 0
+        if not (
+            self.dataBuffer
+            or self._tempDataBuffer
+            or self.TLS
+            or not self.connected
+            or self.disconnecting
+            or self._writeDisconnecting
+            or self._aborting
+            or (self.producer is not None and not self.streamingProducer)
+        ):
+            taken = self.writeSomeData(data)
+            if isinstance(taken, int):
+                sent = taken
+        if sent < len(data):
+            super().write(data[sent:])
+
+    def writeSequence(self, iovec: Iterable[bytes]) -> None:
+        """Write the joined ``iovec`` (the base class would queue it)."""
+        self.write(b"".join(iovec))
+
+
+class EagerServer(EagerWrites, tcp.Server):
+    """An accepted connection that writes at once."""
+
+
+class EagerClient(EagerWrites, tcp.Client):
+    """A connection of ours that writes at once."""
+
+
+def keep_alive(skt: socket.socket) -> None:
+    """Send small writes undelayed, and notice a peer that is gone within a minute (PX-67)."""
+    skt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    skt.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    skt.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE)
+    skt.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL)
+    skt.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
+
+
+class EagerPort(tcp.Port):
+    """A listening port whose connections are eager, undelayed and kept alive (PX-67)."""
+
+    transport = EagerServer
+
+    def createInternetSocket(self) -> socket.socket:
+        """The socket to listen on. Accepted ones inherit its TCP options, which saves four calls a connection."""
+        skt: socket.socket = super().createInternetSocket()
+        keep_alive(skt)
+        if self.addressFamily == socket.AF_INET6:
+            skt.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        return skt
+
+
+def listen_eager(
+    reactor: IReactorTCP, port: int, factory: ServerFactory, interface: str = "", backlog: int = _BACKLOG
+) -> IListeningPort:
+    """Listen on TCP ``port`` with eager connections.
+
+    A reactor without sockets of its own, as tests use, gets an ordinary
+    ``listenTCP``.
+
+    Args:
+        reactor: Where to listen.
+        port: 0 for any free one.
+        factory: Makes the protocols.
+        interface: An IPv4 or IPv6 literal; an IPv6 one is for IPv6 only.
+        backlog: How many connections the system keeps for us to accept.
+
+    Raises:
+        twisted.internet.error.CannotListenError: The address cannot be bound.
+    """
+    if not isinstance(reactor, PosixReactorBase):
+        return reactor.listenTCP(port, factory, backlog=backlog, interface=interface)
+    listening = EagerPort(port, factory, backlog, interface, reactor)
+    listening.startListening()
+    return listening
+
+
+class EagerDialler:
+    """Stands in for a reactor where an endpoint asks it to connect: those connections are eager."""
+
+    def __init__(self, reactor: PosixReactorBase) -> None:
+        self._reactor = reactor
+
+    def connectTCP(
+        self, host: str, port: int, factory: ClientFactory, timeout: float = 30, bindAddress: None = None
+    ) -> IConnector:
+        """As :meth:`IReactorTCP.connectTCP`."""
+        connector = _EagerConnector(host, port, factory, timeout, bindAddress, self._reactor)
+        connector.connect()
+        return connector
+
+
+class _EagerConnector(tcp.Connector):
+    def _makeTransport(self) -> tcp.Client:
+        return EagerClient(self.host, self.port, self.bindAddress, self, self.reactor)
+
+
+def dialler(reactor: IReactorTCP) -> IReactorTCP | EagerDialler:
+    """What an endpoint for an address takes in place of ``reactor`` to connect eagerly.
+
+    A reactor without sockets of its own, as tests use, is left as it is.
+    """
+    return EagerDialler(reactor) if isinstance(reactor, PosixReactorBase) else reactor

@@ -1,0 +1,86 @@
+"""What the two ends of HTTP/1.1 share: fields, framing, status lines.
+
+Pure. The parser of both ends is llhttp (``httptools``); here is what it leaves
+to its caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+Fields = Sequence[tuple[bytes, bytes]]
+
+_LENGTH_DIGITS = 19
+"""The largest ``Content-Length`` believed, in digits: what surely fits 64 bits, for us and for all behind us."""
+
+_REASONS = {each.value: each.phrase.encode("ascii") for each in HTTPStatus}
+
+
+class FramingError(ValueError):
+    """The fields do not say, or say twice, how long the body is. Its text is fixed."""
+
+
+class FieldLookup:
+    """Gives the values of ``fields`` by name: mixed into the heads of both ends."""
+
+    __slots__ = ()
+
+    fields: tuple[tuple[bytes, bytes], ...]
+
+    def values(self, name: bytes) -> list[bytes]:
+        """All values of the fields called ``name`` (in lower case), in the order sent."""
+        size = len(name)
+        return [value for key, value in self.fields if len(key) == size and key.lower() == name]
+
+    def value(self, name: bytes) -> bytes | None:
+        """The value of the first field called ``name`` (in lower case), or None."""
+        size = len(name)
+        for key, value in self.fields:
+            if len(key) == size and key.lower() == name:
+                return value
+        return None
+
+
+def body_framing(fields: Fields, minor: int) -> tuple[int | None, bool]:
+    """How the body of a message is framed, as strictly as PX-10 asks.
+
+    Args:
+        fields: Those of the head.
+        minor: The minor version of HTTP/1.
+
+    Returns:
+        The ``Content-Length``, or None without one, and whether the body is chunked.
+
+    Raises:
+        FramingError: Two lengths, even equal ones; a length beside a transfer
+            coding; any transfer coding but the one word ``chunked``, or one in
+            HTTP/1.0 (RFC 9112, 6.1); a length that is not 1 to 19 digits.
+    """
+    length: int | None = None
+    chunked = False
+    for name, value in fields:
+        size = len(name)
+        if size == 14 and name.lower() == b"content-length":
+            if length is not None:
+                raise FramingError("two lengths")
+            if not value.isdigit() or len(value) > _LENGTH_DIGITS:
+                raise FramingError("bad length")
+            length = int(value)
+        elif size == 17 and name.lower() == b"transfer-encoding":
+            if chunked or minor == 0 or value.lower() != b"chunked":
+                raise FramingError("bad transfer coding")
+            chunked = True
+    if chunked and length is not None:
+        raise FramingError("a length and a transfer coding")
+    return length, chunked
+
+
+def status_line(status: int, reason: bytes | None = None) -> bytes:
+    """The first line of an answer, line end included; the usual reason phrase unless ``reason`` is given."""
+    return b"HTTP/1.1 %d %b\r\n" % (status, _REASONS.get(status, b"") if reason is None else reason)
+
+
+def field_lines(fields: Fields) -> bytes:
+    """``fields`` as lines of a head. Names and values are written as they are: the caller vouches for them."""
+    return b"".join([b"%b: %b\r\n" % field for field in fields])

@@ -1,0 +1,387 @@
+"""HTTP/1.1 as a client: a call, and the connection that carries it.
+
+Between the socket and the receiver of a response there is one parser feed and
+one call a read; nothing is logged, timed or looked up there. Which connection
+carries a call is the pool's (:mod:`pair.protocols.pool`); what a failure means
+is the caller's.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone, TCPTimedOutError
+from twisted.internet.error import TimeoutError as ConnectTimeout
+from twisted.internet.interfaces import IHandshakeListener, IPushProducer
+from twisted.internet.protocol import Protocol, connectionDone
+from zope.interface import implementer
+
+from pair.protocols.eager import keep_alive
+from pair.protocols.response import MalformedResponseError, ResponseHead, ResponseReader
+from pair.protocols.upload import PIECE, Pieces, Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from twisted.internet.interfaces import IReactorTime
+    from twisted.python.failure import Failure
+
+    from pair.protocols.upload import IDuplex
+
+FailureKind = Literal["connect", "timeout", "tls", "write", "broken", "framing"]
+"""What a caller can tell apart (PX-44).
+
+``connect``: no connection; ``timeout``: none, or no finished handshake, in time;
+``tls``: the handshake failed; ``write``: the request could not be sent whole;
+``broken``: closed or reset after it was sent; ``framing``: what came is not
+HTTP that can be relayed.
+"""
+
+
+class Target(Struct, frozen=True):
+    """Where requests go; calls to equal targets share connections.
+
+    ``key`` names it for :meth:`pair.protocols.pool.ClientPool.drop`,
+    ``authority`` is for its Host field, and ``idle_seconds`` is how long an
+    idle connection is kept where the answers do not say (PX-52).
+    """
+
+    key: str
+    host: str
+    port: int
+    authority: bytes
+    tls: bool = False
+    idle_seconds: float = 4.0
+
+
+class UpstreamFailure(Struct, frozen=True):
+    """Why a call has no complete response.
+
+    ``at_boundary``: the body bytes delivered may be followed by a chunk of
+    ours, for they end between two chunks, or the body was to end at the close
+    (PX-63). False for ``framing``, after which nothing may follow.
+    """
+
+    kind: FailureKind
+    at_boundary: bool = False
+
+
+class ResponseReceiver(typing.Protocol):
+    """Who is told of a response.
+
+    The last it hears is ``response_ended`` or ``response_lost``, once, unless
+    it aborts the call. Nothing is told within :meth:`ClientPool.send`.
+    """
+
+    def head_received(self, head: ResponseHead) -> None:
+        """The final head; interim responses are not told."""
+
+    def body_received(self, raw: bytes, parts: Sequence[bytes]) -> None:
+        """What one read held of the body: never empty, as it came, and the same without chunk framing.
+
+        ``parts`` is good only until this call returns.
+        """
+
+    def response_ended(self) -> None:
+        """The response is complete, and all its bytes were told."""
+
+    def response_lost(self, failure: UpstreamFailure) -> None:
+        """Nothing more will come."""
+
+
+class DialTimeoutError(Exception):
+    """There was no connection, or no finished handshake, in time."""
+
+
+class HandshakeError(Exception):
+    """The connection ended before TLS was agreed on."""
+
+
+@implementer(IHandshakeListener)
+class ClientConnection(Protocol):
+    """One connection to a target. It carries one call, or waits for the next.
+
+    Bytes that come while it waits end it: nobody asked for them.
+    """
+
+    transport: IDuplex
+
+    def __init__(
+        self,
+        target: Target,
+        parked: Callable[[ClientConnection, ResponseHead], None],
+        gone: Callable[[ClientConnection], None],
+    ) -> None:
+        """Not connected yet.
+
+        Args:
+            target: What it leads to.
+            parked: Told when a response has ended and another call may follow; with that response's head.
+            gone: Told when it is closed.
+        """
+        self.target = target
+        self.reusable = True
+        self.idle_until = 0.0
+        """For the pool's use while it is parked."""
+        self.handshake: Deferred[ClientConnection] | None = Deferred(self._abandon) if target.tls else None
+        """Fires with the connection when TLS is agreed on; None where there is nothing to wait for."""
+        self._parked = parked
+        self._gone = gone
+        self._call: Call | None = None
+
+    def connectionMade(self) -> None:
+        """Implement :class:`IProtocol`."""
+        skt = getattr(self.transport, "socket", None)  # TLS passes on what its socket has.
+        if skt is not None:
+            keep_alive(skt)
+
+    def carry(self, call: Call) -> None:
+        """Serve ``call`` from now on."""
+        self._call = call
+
+    def abort(self) -> None:
+        """Close at once; a call on it hears nothing more."""
+        self._call = None
+        self.transport.abortConnection()
+
+    def handshakeCompleted(self) -> None:
+        """Implement :class:`IHandshakeListener`."""
+        handshake, self.handshake = self.handshake, None
+        if handshake is not None:
+            handshake.callback(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Parse first, deliver after (PX-58)."""
+        call = self._call
+        if call is None:
+            self.reusable = False
+            self.transport.abortConnection()
+            return
+        reader = call.reader
+        headless = reader.head is None
+        try:
+            raw = reader.feed(data)
+        except MalformedResponseError:
+            self.abort()
+            call.lost("framing")
+            return
+        if headless:
+            if reader.head is None:
+                return
+            call.receiver.head_received(reader.head)
+            if self._call is not call:
+                return
+        if raw:
+            call.receiver.body_received(raw, reader.parts)
+        if reader.complete and self._call is call:
+            self._response_ended(call)
+
+    def _response_ended(self, call: Call) -> None:
+        head = call.reader.head
+        assert head is not None
+        self._call = None
+        if self.reusable and head.keep_alive and call.sent and not call.reader.surplus and not call.head_only:
+            if call.paused:
+                self.transport.resumeProducing()
+            self._parked(self, head)
+        elif call.sent:
+            self.transport.loseConnection()
+        else:
+            self.transport.abortConnection()
+        call.ended()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Implement :class:`IProtocol`."""
+        self._gone(self)
+        handshake, self.handshake = self.handshake, None
+        if handshake is not None:
+            handshake.errback(HandshakeError())
+        call, self._call = self._call, None
+        if call is None:
+            return
+        if call.reader.until_close and reason.check(ConnectionDone):
+            call.ended()
+        else:
+            call.lost("broken" if call.sent else "write", call.reader.at_boundary())
+
+    def _abandon(self, handshake: Deferred[ClientConnection]) -> None:
+        self.handshake = None
+        self.transport.abortConnection()
+
+
+@implementer(IPushProducer)
+class Call:
+    """One request and its response, as the caller sees them.
+
+    As a producer it is what a consumer of the response pauses and resumes
+    (PX-59). Made by :meth:`pair.protocols.pool.ClientPool.send`.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        head: bytes,
+        body: bytes | None,
+        receiver: ResponseReceiver,
+        head_only: bool,
+        clock: IReactorTime,
+        upload_seconds: float,
+        dial: Callable[[], Deferred[ClientConnection]],
+    ) -> None:
+        """Not started; see :meth:`start`."""
+        self.target = target
+        self.receiver = receiver
+        """May be replaced while the response comes; the new one hears what follows."""
+        self.head_only = head_only
+        self.reader = ResponseReader(head_only)
+        self.sent = False
+        """The socket has taken the whole request, or there is no more of it than one write."""
+        self.paused = False
+        self._head = head
+        self._body = body
+        self._clock = clock
+        self._upload_seconds = upload_seconds
+        self._dial = dial
+        self._over = False
+        self._reused = False
+        self._dialling: Deferred[None] | None = None
+        self._connection: ClientConnection | None = None
+        self._upload = self._new_upload() if body is None else None
+
+    @property
+    def received(self) -> int:
+        """Octets of the response's body so far, chunk framing included. Sweeps compare it."""
+        return self.reader.received
+
+    @property
+    def at_boundary(self) -> bool:
+        """As in :class:`UpstreamFailure`, for who is about to abort the call: after this no more of it can be read."""
+        return self.reader.at_boundary()
+
+    def start(self, connection: ClientConnection | None) -> None:
+        """Send the request on ``connection``, which has served before, or else on a new one."""
+        if connection is not None:
+            self._reused = True
+            self._send(connection)
+        else:
+            self._connect()
+
+    def register_producer(self, source: IPushProducer) -> None:
+        """Pause and resume ``source`` of a streamed body; it rests until there is a connection, and after the end."""
+        if self._upload is not None:
+            self._upload.draw_from(source)
+
+    def write_body(self, data: bytes) -> None:
+        """Go on with a streamed body: bytes as they go on the wire, chunk framing included."""
+        if self._upload is not None and not self._over:
+            self._upload.write(data)
+
+    def end_body(self) -> None:
+        """A streamed body is whole."""
+        if self._upload is not None and not self._over:
+            self._upload.end()
+
+    def abort(self) -> None:
+        """Give the call up: its connection is closed, or not made, and the receiver hears nothing more."""
+        if self._over:
+            return
+        connection = self._connection
+        self._finish()
+        if connection is not None:
+            connection.abort()
+        elif self._dialling is not None:
+            self._dialling.cancel()
+
+    def pauseProducing(self) -> None:
+        """Stop reading the response."""
+        self.paused = True
+        if self._connection is not None:
+            self._connection.transport.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        """Read the response again."""
+        self.paused = False
+        if self._connection is not None:
+            self._connection.transport.resumeProducing()
+
+    def stopProducing(self) -> None:
+        """The consumer of the response is gone."""
+        self.abort()
+
+    # From its connection.
+
+    def ended(self) -> None:
+        """The response is complete and the connection no longer this call's."""
+        self._finish()
+        self.receiver.response_ended()
+
+    def lost(self, kind: FailureKind, at_boundary: bool = False) -> None:
+        """The connection is of no more use, and no longer this call's."""
+        if self._reused and self._body is not None and not self.reader.began:
+            # It died while it was idle, and we learnt of it too late (PX-50).
+            self._reused = self.sent = False
+            self._connection = None
+            if self._upload is not None:
+                self._upload.stop()
+            self._connect()
+            return
+        self._finish()
+        self.receiver.response_lost(UpstreamFailure(kind, at_boundary))
+
+    def _connect(self) -> None:
+        self._dialling = self._dial().addCallbacks(self._send, self._connect_failed)
+
+    def _connect_failed(self, reason: Failure) -> None:
+        """Tell of it in a later turn, for this may be within ``send``."""
+        kind: FailureKind
+        if reason.check(DialTimeoutError, ConnectTimeout, TCPTimedOutError):
+            kind = "timeout"
+        elif reason.check(HandshakeError):
+            kind = "tls"
+        else:
+            kind = "connect"
+        if not self._over:
+            self._clock.callLater(0, self._give_up, kind)
+
+    def _send(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        connection.carry(self)
+        transport = connection.transport
+        if self.paused:
+            transport.pauseProducing()
+        body = self._body
+        if body is None:
+            assert self._upload is not None
+            self._upload.start(transport, self._head)
+        elif len(body) <= PIECE:
+            self.sent = True
+            transport.write(self._head + body)
+        else:
+            self._upload = self._new_upload()
+            self._upload.draw_from(Pieces(body, self._upload))
+            self._upload.start(transport, self._head)
+
+    def _new_upload(self) -> Upload:
+        return Upload(self._clock, self._upload_seconds, self._upload_sent, self._upload_stalled)
+
+    def _upload_sent(self) -> None:
+        self.sent = True
+
+    def _upload_stalled(self) -> None:
+        assert self._connection is not None
+        self._connection.abort()
+        self._give_up("write")
+
+    def _give_up(self, kind: FailureKind) -> None:
+        if not self._over:
+            self._finish()
+            self.receiver.response_lost(UpstreamFailure(kind))
+
+    def _finish(self) -> None:
+        self._over = True
+        self._connection = None
+        if self._upload is not None and not self.sent:
+            self._upload.stop()

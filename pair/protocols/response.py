@@ -1,0 +1,189 @@
+"""One HTTP/1.1 response, found in the bytes of a connection. No I/O.
+
+Framing is followed and not rebuilt: body bytes come out as they came in (PX-58).
+Knows nothing of connections, and nothing of what a response means.
+"""
+
+from __future__ import annotations
+
+from httptools import HttpParserError, HttpResponseParser
+from msgspec import Struct
+
+from pair.protocols.http1 import FieldLookup, body_framing
+
+HEAD_LIMIT = 64 * 1024
+"""Octets of one response head, status line included."""
+
+
+class ResponseHead(FieldLookup, Struct, frozen=True):
+    """A final response head. ``fields`` are as sent, in order; trailers never join them.
+
+    ``content_length`` and ``chunked`` are what the fields say, also where the
+    response has no body (HEAD, 204, 304).
+    """
+
+    status: int
+    reason: bytes
+    minor: int
+    fields: tuple[tuple[bytes, bytes], ...]
+    content_length: int | None
+    chunked: bool
+    keep_alive: bool
+
+
+class MalformedResponseError(ValueError):
+    """What came cannot be relayed. Holds no text of it."""
+
+
+class ResponseReader:
+    """Reads the answer to one request.
+
+    Interim responses (1xx) are swallowed, however many; 101 is an error, since
+    nobody asked for it. After a HEAD the response ends at its head.
+    """
+
+    def __init__(self, head_only: bool = False) -> None:
+        """``head_only`` where the request was a HEAD."""
+        self.head: ResponseHead | None = None
+        self.complete = False
+        self.surplus = False
+        """More came than the response: the connection is of no further use."""
+        self.received = 0
+        """Octets of the body so far, chunk framing included."""
+        self.began = False
+        """Something came, be it an interim response."""
+        self.parts: list[bytes] = []
+        """The body bytes of the last read without chunk framing. The reader reuses the list."""
+        self._head_only = head_only
+        self._head_size = 0
+        self._reason = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._length: int | None = None
+        # The last bytes fed: five of them or more, where so many came.
+        self._end = b""
+        # The parser looks its callbacks up once, here.
+        self.on_body = self.parts.append
+        self._parser = HttpResponseParser(self)
+
+    @property
+    def until_close(self) -> bool:
+        """Only the end of the connection can end this body."""
+        head = self.head
+        return head is not None and not self.complete and self._length is None and not head.chunked
+
+    def feed(self, data: bytes) -> bytes:
+        """Take what one read gave.
+
+        Returns:
+            Those bytes of it that belong to the body, as they are; ``parts``
+            holds the same without chunk framing.
+
+        Raises:
+            MalformedResponseError: Not HTTP/1, a head over ``HEAD_LIMIT``, framing
+                that is unsafe to relay, or a second response. Nothing of this
+                read is to be used.
+        """
+        self.parts.clear()
+        try:
+            if self.head is None:
+                data = self._feed_head(data)
+            if data:
+                self._parser.feed_data(data)
+        except HttpParserError:
+            raise MalformedResponseError from None
+        self.received += len(data)
+        if self.complete:
+            del self._parser  # It holds our methods: the two would wait for the garbage collector.
+            return self._without_surplus(data)
+        self._end = data if len(data) >= 5 else (self._end + data)[-5:]
+        return data
+
+    def at_boundary(self) -> bool:
+        """Whether what was fed may be followed by a chunk of ours. Asked once, when nothing more will come.
+
+        So it is between two chunks, and in a body that only the close ends.
+        """
+        if self.until_close:
+            return True
+        if self.head is None or self.complete or not self.head.chunked or not self._end.endswith(b"\r\n"):
+            return False
+        # Where a chunk may begin, the last chunk may. (It may also complete a chunk size cut behind a zero, but such
+        # bytes do not end with a line.)
+        return self._takes_last_chunk()
+
+    def _takes_last_chunk(self) -> bool:
+        self.parts.clear()
+        try:
+            self._parser.feed_data(b"0\r\n\r\n")
+        except HttpParserError:
+            return False
+        return self.complete and not self.parts
+
+    def _feed_head(self, data: bytes) -> bytes:
+        """Feed the head and no more, for the parser does not tell where it ends; give what stands behind it."""
+        self.began = True
+        while data:
+            seen = self._end + data
+            found = seen.find(b"\r\n\r\n")
+            size = len(data) if found < 0 else found + 4 - len(self._end)
+            self._head_size += size
+            if self._head_size > HEAD_LIMIT:
+                raise MalformedResponseError
+            self._parser.feed_data(data[:size])
+            data = data[size:]
+            if self.head is not None:
+                self._end = b"\r\n"
+                return b"" if self._head_only else data
+            self._end = seen[-3:] if found < 0 else b""
+        return data
+
+    def _without_surplus(self, data: bytes) -> bytes:
+        """``data``, the read that completed the response, without blank lines behind it, which the parser skips."""
+        if self._length is not None:
+            surplus = self.received - self._length
+        else:
+            seen = self._end + data
+            surplus = len(seen) - len(seen.rstrip(b"\r\n")) - len(b"\r\n\r\n")
+        if not surplus:
+            return data
+        self.surplus = True
+        self.received -= surplus
+        return data[:-surplus]
+
+    def on_message_begin(self) -> None:
+        """For the parser, as all that follow. What they raise leaves ``feed_data`` as an ``HttpParserError``."""
+        if self.complete:
+            raise MalformedResponseError
+
+    def on_status(self, reason: bytes) -> None:
+        """Part of the reason phrase."""
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field of the head, or a trailer."""
+        if self.head is None:
+            self._fields.append((name, value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """A head, interim or final."""
+        parser = self._parser
+        status = parser.get_status_code()
+        major, _, minor = parser.get_http_version().partition(".")
+        if major != "1" or status < 100 or status == 101:
+            raise MalformedResponseError
+        if status < 200:
+            return
+        fields = tuple(self._fields)
+        length, chunked = body_framing(fields, int(minor))
+        self._length = 0 if self._head_only or status in (204, 304) else length
+        self.head = ResponseHead(status, self._reason, int(minor), fields, length, chunked, parser.should_keep_alive())
+        self.complete = self._head_only
+
+    def on_message_complete(self) -> None:
+        """The end of an interim response or of the final one."""
+        if self.head is not None:
+            self.complete = True
+            return
+        self._fields.clear()
+        self._reason = b""
+        self._head_size = 0

@@ -1,0 +1,161 @@
+"""Tests of :mod:`pair.protocols.response`."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from pair.protocols.response import HEAD_LIMIT, MalformedResponseError, ResponseReader
+
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+CHUNKED = HELLO + b"Transfer-Encoding: chunked\r\n\r\n"
+BODY = b"4\r\nh\xc3\xa9l\r\n6;x=y\r\nlo \r\n\n\r\n0\r\nTrailer: t\r\n\r\n"
+
+
+def read(*reads: bytes, head_only: bool = False) -> tuple[ResponseReader, bytes, bytes]:
+    """Feed ``reads``: the reader, the raw body, the body without framing."""
+    reader = ResponseReader(head_only)
+    raw = body = b""
+    for data in reads:
+        raw += reader.feed(data)
+        body += b"".join(reader.parts)
+    return reader, raw, body
+
+
+class ResponseReaderTests(SynchronousTestCase):
+    def test_content_length(self) -> None:
+        """A body with a length is complete at its last byte, and the head is told as it was sent."""
+        reader, raw, body = read(HELLO + b"Content-Length: 5 \r\n\r\nhel", b"lo")
+        assert reader.head is not None
+        self.assertEqual((raw, body, reader.complete, reader.received), (b"hello", b"hello", True, 5))
+        self.assertEqual((reader.head.status, reader.head.reason, reader.head.minor), (200, b"OK", 1))
+        self.assertEqual(reader.head.fields, ((b"Content-Type", b"text/plain"), (b"Content-Length", b"5")))
+        self.assertEqual((reader.head.content_length, reader.head.chunked, reader.head.keep_alive), (5, False, True))
+        self.assertEqual(reader.head.value(b"content-type"), b"text/plain")
+
+    @given(st.lists(st.integers(0, len(CHUNKED + BODY)), max_size=8))
+    def test_any_split(self, cuts: list[int]) -> None:
+        """However a chunked response is cut into reads, the raw bytes and the body are the same (PX-58)."""
+        wire = b"HTTP/1.1 102 Processing\r\n\r\n" + CHUNKED + BODY
+        edges = [0, *sorted(cuts), len(wire)]
+        reader, raw, body = read(*(wire[a:b] for a, b in pairwise(edges) if a < b))
+        self.assertEqual((raw, body), (BODY, b"h\xc3\xa9llo \r\n\n"))
+        self.assertTrue(reader.complete and not reader.surplus)
+
+    def test_byte_by_byte(self) -> None:
+        """One byte a read gives the same as one read; a trailer is no header."""
+        wire = CHUNKED + BODY
+        reader, raw, body = read(*(wire[n : n + 1] for n in range(len(wire))))
+        assert reader.head is not None
+        self.assertEqual((raw, body, reader.complete), (BODY, b"h\xc3\xa9llo \r\n\n", True))
+        self.assertIsNone(reader.head.value(b"trailer"))
+
+    def test_interim_responses(self) -> None:
+        """Interim responses are swallowed, also in the read that holds the final head; they count as a beginning."""
+        reader, _, _ = read(b"HTTP/1.1 100 Continue\r\nContent-Length: 9\r\n\r\nHTTP/1.1 102 \r\nLink: x\r\n\r\n")
+        self.assertEqual((reader.head, reader.began, reader.complete), (None, True, False))
+        raw = reader.feed(b"HTTP/1.1 102 \r\n\r\n" + CHUNKED + BODY)
+        assert reader.head is not None
+        self.assertEqual((raw, reader.head.status, reader.complete), (BODY, 200, True))
+        self.assertEqual(len(reader.head.fields), 2)
+
+    def test_many_interim_responses(self) -> None:
+        """The limit of a head is for each head alone (PX-54: one each 5 s)."""
+        reader = ResponseReader()
+        for _ in range(4000):
+            reader.feed(b"HTTP/1.1 102 Processing\r\n\r\n")
+        self.assertEqual(reader.feed(CHUNKED + BODY), BODY)
+
+    def test_head_request(self) -> None:
+        """After HEAD the response ends at its head, whatever its length says."""
+        reader, raw, _ = read(HELLO + b"Content-Length: 5\r\n\r\nsurplus", head_only=True)
+        self.assertEqual((raw, reader.complete), (b"", True))
+
+    def test_bodiless_statuses(self) -> None:
+        """204 and 304 have no body, whatever they declare."""
+        for head in (b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 304 \r\nContent-Length: 10\r\n\r\n"):
+            reader, raw, _ = read(head)
+            self.assertEqual((raw, reader.complete, reader.surplus), (b"", True, False))
+
+    def test_until_close(self) -> None:
+        """With neither length nor chunks the body goes on until the close."""
+        reader, raw, body = read(HELLO + b"\r\nhel", b"lo")
+        self.assertEqual((raw, body, reader.complete, reader.until_close), (b"hello", b"hello", False, True))
+        self.assertFalse(read(CHUNKED)[0].until_close)
+
+    def test_refused(self) -> None:
+        """What is not HTTP/1, or unsafe to relay raw, is refused, whole or byte by byte."""
+        for response in (
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/0.9 200 OK\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 99 OK\r\n\r\n",
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+            b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+            b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            HELLO + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+            HELLO + b"Content-Length: +5\r\n\r\nhello",
+            HELLO + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            HELLO + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            HELLO + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            HELLO + b"Folded: a\r\n b\r\nContent-Length: 0\r\n\r\n",
+            CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n",
+            CHUNKED + b"5\nhello\r\n0\r\n\r\n",
+            CHUNKED + b"5\r\nhello0\r\n\r\n",
+        ):
+            self.assertRaises(MalformedResponseError, read, response)
+            pieces = [response[n : n + 1] for n in range(len(response))]
+            self.assertRaises(MalformedResponseError, read, *pieces)
+
+    def test_head_limit(self) -> None:
+        """A head of 64 KiB passes, one octet more does not, also when it never ends."""
+        padding = HEAD_LIMIT - len(HELLO + b"X: \r\nContent-Length: 0\r\n\r\n")
+        for extra, response in ((0, b"Content-Length: 0\r\n\r\n"), (1, b"Content-Length: 0\r\n\r\n"), (70000, b"")):
+            wire = HELLO + b"X: " + b"x" * (padding + extra) + b"\r\n" + response
+            pieces = [wire[n : n + 1000] for n in range(0, len(wire), 1000)]
+            if extra:
+                self.assertRaises(MalformedResponseError, read, *pieces)
+            else:
+                self.assertTrue(read(*pieces)[0].complete)
+
+    def test_second_response(self) -> None:
+        """Bytes of a second response in the read that ends the first spoil the read (PX-58)."""
+        for response in (
+            CHUNKED + b"0\r\n\r\n",
+            HELLO + b"Content-Length: 2\r\n\r\nhi",
+            HELLO + b"Content-Length: 2\r\nConnection: close\r\n\r\nhi",
+            b"HTTP/1.1 204 \r\n\r\n",
+        ):
+            for second in (b"HTTP/1.1 200 OK\r\n", b"junk"):
+                self.assertRaises(MalformedResponseError, read, response + second)
+
+    def test_blank_lines_behind(self) -> None:
+        """Blank lines behind the end are cut off, wherever the reads are cut, and spoil the connection."""
+        for head, body in ((CHUNKED, b"2\r\nhi\r\n0\r\n\r\n"), (HELLO + b"Content-Length: 4\r\n\r\n", b"hi\r\n")):
+            for cut in range(len(body)):
+                reader, raw, _ = read(head + body[:cut], body[cut:] + b"\r\n")
+                self.assertEqual((raw, reader.complete, reader.surplus), (body, True, True))
+                self.assertEqual(reader.received, len(body))
+
+    def test_at_boundary(self) -> None:
+        """Another chunk may follow exactly where a chunk of the body may begin (PX-63)."""
+        body = b"4;x=y\r\n\r\n\r\n\r\n10\r\n0123456789abcdef\r\n"
+        ends = {0, body.index(b"10"), len(body)}
+        for cut in range(len(body) + 1):
+            self.assertIs(read(CHUNKED + body[:cut])[0].at_boundary(), cut in ends, body[:cut])
+            pieces = [body[n : n + 1] for n in range(cut)]
+            self.assertIs(read(CHUNKED, *pieces)[0].at_boundary(), cut in ends, body[:cut])
+
+    def test_no_boundary_in_the_last_chunk(self) -> None:
+        """No chunk may follow the size of the last one, part of it, or a trailer."""
+        for end in (b"0", b"00", b"0\r", b"0\r\n", b"0\r\nA: b\r\n", b"0\r\n\r\n"):
+            self.assertFalse(read(CHUNKED + b"2\r\nhi\r\n" + end)[0].at_boundary(), end)
+
+    def test_boundary_of_other_framings(self) -> None:
+        """A body until the close takes a chunk at any time, for we frame it; one with a length never does."""
+        self.assertTrue(read(HELLO + b"\r\nhal")[0].at_boundary())
+        self.assertFalse(read(HELLO + b"Content-Length: 9\r\n\r\nhal")[0].at_boundary())
+        self.assertFalse(read(HELLO)[0].at_boundary())
