@@ -1,0 +1,122 @@
+"""``twistd pair``: options, and the service made from them (OP-1 to OP-5).
+
+Here settings are validated and objects are built. The lock, the store,
+threads and sockets wait for the start of the service: ``twistd`` may fork in
+between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+from twisted.python import usage
+
+from pair.settings import Loaded, SettingsError, check_files, load, read_file
+from pair.statedir import AlreadyRunning, StateError
+from pair.supervision.process import ExitCode, NodeProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from twisted.application.service import IService
+
+SYSTEM_CONFIG = Path("/etc/pair/pair.toml")
+
+
+class Options(usage.Options):
+    """The options behind ``twistd pair``."""
+
+    synopsis = "[options]"
+    longdesc = (
+        "One local endpoint in front of every machine of yours that can run language models. Run it as: twistd -n pair"
+    )
+    optFlags = [["check", None, "Validate the settings, print what is found, and exit."]]  # noqa: RUF012
+    optParameters = [  # noqa: RUF012
+        ["state-dir", None, None, "The directory of all state (PAIR_STATE_DIR)."],
+        ["config", None, None, "The settings file (PAIR_CONFIG)."],
+        ["log-level", None, None, "Short for --set log.level=LEVEL (PAIR_LOG_LEVEL)."],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["set"] = []
+        self["bind"] = []
+
+    def opt_set(self, assignment: str) -> None:
+        """One setting, as KEY=VALUE; may be repeated (PAIR_SET__SECTION__KEY)."""
+        self["set"].append(assignment)
+
+    def opt_bind(self, address: str) -> None:
+        """An address to listen at; may be repeated. Short for --set node.bind=[...]."""
+        self["bind"].append(address)
+
+    def postOptions(self) -> None:
+        """Set what twistd must do differently for us (OP-2)."""
+        if self.parent is None:
+            return
+        if self.parent["pidfile"] == "twistd.pid":
+            self.parent["pidfile"] = ""  # else one is left in the current folder; our lock does its work
+        self.parent["logger"] = "pair.logs.observer"
+
+
+def state_directory(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Path:
+    """Where all state is kept. Absolute: a daemonised twistd changes its folder."""
+    named = options["state-dir"] or environ.get("PAIR_STATE_DIR")
+    return Path(named).absolute() if named else platformdirs.user_state_path("pair")
+
+
+def config_file(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Path | None:
+    """The settings file: the one that is named, be it there or not, else the user's or the system's, else none."""
+    named = options["config"] or environ.get("PAIR_CONFIG")
+    if named:
+        return Path(named).absolute()
+    usual = (platformdirs.user_config_path("pair") / "pair.toml", SYSTEM_CONFIG)
+    return next((path for path in usual if path.exists()), None)
+
+
+def settings(options: Options, environ: Mapping[str, str]) -> Loaded:
+    """The settings from options, environment and file.
+
+    Raises:
+        SettingsError: They are not valid (exit 78).
+    """
+    path = config_file(options, environ)
+    assignments = list(options["set"])
+    if options["bind"]:
+        assignments.append(f"node.bind={json.dumps(options['bind'])}")
+    if options["log-level"]:
+        assignments.append(f"log.level={options['log-level']}")
+    loaded = load(assignments, environ, None if path is None else read_file(path))
+    check_files(loaded)
+    return loaded
+
+
+def makeService(options: Options) -> IService:
+    """The service that twistd runs. Nothing is opened yet.
+
+    Raises:
+        SystemExit: With 78 when the settings are not valid; with 0 after ``--check``.
+    """
+    try:
+        loaded = settings(options, os.environ)
+    except SettingsError as error:
+        print(f"{error}\npair: the settings are not valid; correct them, then start again", file=sys.stderr)
+        raise SystemExit(ExitCode.SETTINGS) from None
+    if options["check"]:
+        print(f"pair: the settings are valid (file: {config_file(options, os.environ) or 'none'})")
+        raise SystemExit(ExitCode.ORDERLY)
+
+    from twisted.internet import reactor
+
+    from pair.node import build_node
+
+    return NodeProcess(
+        build_node(loaded, state_directory(options, os.environ), reactor),
+        reactor,
+        {StateError: ExitCode.STATE, AlreadyRunning: ExitCode.ANOTHER_RUNS, SettingsError: ExitCode.SETTINGS},
+    )
