@@ -1,0 +1,105 @@
+"""The client of the control API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from pair.admin.failures import Failed, Unreachable
+
+BASE = "/api/v1"
+
+Fetch = Callable[[str, str, Mapping[str, str], float], tuple[int, bytes]]
+"""``(method, url, fields, timeout)`` to status and body. Raises ``OSError`` or ``HTTPException``."""
+
+
+def fetch(method: str, url: str, fields: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
+    """One request over a connection of its own; no proxy of the environment is ever asked."""
+    parts = urlsplit(url)
+    make = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = make(parts.hostname or "", parts.port, timeout=timeout)
+    try:
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        connection.request(method, target, headers=dict(fields))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+class Api:
+    """One service.
+
+    Args:
+        url: where it is.
+        token: gives the control token; asked only for what needs it.
+        fetch: makes a request.
+        timeout: seconds for each request.
+        hint: how to go on when nothing answers.
+    """
+
+    def __init__(self, url: str, token: Callable[[], str], fetch: Fetch, timeout: float, hint: str) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+        self._fetch = fetch
+        self._timeout = timeout
+        self._hint = hint
+
+    def get(self, path: str, **query: str | int | None) -> bytes:
+        """The answer to a read below ``/api/v1``; a query that is None is left out.
+
+        Raises:
+            Failed: It was refused.
+            Unreachable: Nobody answers.
+        """
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._allowed("GET", BASE + path + (f"?{urlencode(given)}" if given else ""))
+
+    def post(self, path: str) -> bytes:
+        """The answer to a command below ``/api/v1``. Raises as :meth:`get`."""
+        return self._allowed("POST", BASE + path)
+
+    def public(self, path: str) -> tuple[int, bytes]:
+        """Status and body of a path that needs no token, whatever they are.
+
+        Raises:
+            Unreachable: Nobody answers.
+        """
+        return self._ask("GET", path, {})
+
+    def _allowed(self, method: str, path: str) -> bytes:
+        status, body = self._ask(method, path, {"Authorization": f"Bearer {self._token()}"})
+        if not 200 <= status < 300:
+            raise Failed.refused(status, body)
+        return body
+
+    def _ask(self, method: str, path: str, fields: Mapping[str, str]) -> tuple[int, bytes]:
+        try:
+            return self._fetch(method, self._url + path, fields, self._timeout)
+        except TimeoutError:
+            raise Unreachable(
+                f"PAIR at {self._url} does not answer within {self._timeout:g} s. {self._hint}"
+            ) from None
+        except (OSError, HTTPException, ValueError):
+            raise Unreachable(f"Nothing answers at {self._url}. {self._hint}") from None
+
+
+def decoded(body: bytes) -> Any:
+    """``body`` of an answer.
+
+    Raises:
+        Failed: It is not JSON.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        raise Failed("bad_answer", "What answers there is not PAIR: its answer is no JSON.") from None
+
+
+def segment(text: str) -> str:
+    """``text`` as one segment of a path."""
+    return quote(text, safe="")

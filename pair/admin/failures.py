@@ -1,0 +1,44 @@
+"""How a command can fail, and the exit code of each way (UI-100). Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from pair.privacy import clean_text
+
+
+class CommandError(Exception):
+    """A command that cannot be done. ``body`` is the JSON that tells of it."""
+
+    exit_code = 1
+
+    def __init__(self, code: str, message: str, body: bytes | None = None) -> None:
+        super().__init__(message)
+        self.body = body or msgspec.json.encode({"error": {"code": code, "message": message}})
+
+
+class Failed(CommandError):  # noqa: N818 - with its base it is
+    """It was refused, or went wrong."""
+
+    @classmethod
+    def refused(cls, status: int, body: bytes) -> Failed:
+        """By the service, in the form of UI-23; or by something else that stands at that address."""
+        try:
+            error: Any = msgspec.json.decode(body)["error"]
+            code, message = str(error["code"]), clean_text(str(error["message"]))
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return cls("bad_answer", f"What answers there is not PAIR: it says {status} and no more.")
+        name = error.get("id")
+        shown = f"{message} ({code}, {clean_text(str(name))})" if name else f"{message} ({code})"
+        return cls(code, shown, body)
+
+
+class Unreachable(CommandError):  # noqa: N818 - the same
+    """The service is not running, or does not answer."""
+
+    exit_code = 3
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unreachable", message)

@@ -1,0 +1,292 @@
+"""The answers of the API as tables for a person. Pure: values in, something for rich out.
+
+A field that an older or a newer service does not have is shown as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from pair.admin.words import NOTHING, ago, note, short, size, span, word
+
+Row = Mapping[str, Any]
+
+_GAP = 2
+_NARROWEST = 16
+"""Characters that the last column of a table has at least."""
+
+_STYLES = {
+    **dict.fromkeys(("ready", "bound", "running", "ok", "completed", "up", "loaded", "valid"), "green"),
+    **dict.fromkeys(("bypassed", "moved", "pending", "starting", "stopping", "busy", "degraded", "queued"), "yellow"),
+    **dict.fromkeys(("backoff", "occupied", "needs_credential", "warning", "cancelled"), "yellow"),
+    **dict.fromkeys(("not ready", "failed", "unhealthy", "error", "invalid"), "red"),
+    **dict.fromkeys(("absent", "stopped", "unknown", "on disk", "info", NOTHING), "dim"),
+}
+
+
+def state(value: Any) -> Text:
+    """A state in its colour; the word itself says it too."""
+    text = word(value)
+    return Text(text, style=_STYLES.get(text, ""))
+
+
+class Uncut:
+    """A table that is wider than a narrow terminal rather than lose columns: half of an id is of no use."""
+
+    def __init__(self, drawn: Table, least: int) -> None:
+        self._drawn = drawn
+        self._least = least
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Called by rich."""
+        yield from console.render(self._drawn, options.update_width(max(options.max_width, self._least)))
+
+
+def table(titles: Iterable[str], rows: Iterable[Iterable[str | Text]], empty: str) -> RenderableType:
+    """``rows`` under ``titles``, the last column wrapped if need be; ``empty`` where there is none."""
+    cells = [[Text(each) if isinstance(each, str) else each for each in row] for row in rows]
+    if not cells:
+        return Text(empty, style="dim")
+    drawn = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    *first, last = titles
+    least = _NARROWEST
+    for number, title in enumerate(first):
+        drawn.add_column(title, no_wrap=True)
+        least += max(len(title), *(row[number].cell_len for row in cells)) + _GAP
+    drawn.add_column(last, overflow="fold")
+    for row in cells:
+        drawn.add_row(*row)
+    return Uncut(drawn, least)
+
+
+def endpoints(found: Iterable[Row]) -> RenderableType:
+    """The facades (UI-59)."""
+    rows = [
+        (
+            word(each["facade"]),
+            word(each.get("url")),
+            state(each["state"]),
+            word(each.get("defaultModel")),
+            note(each.get("detail")),
+        )
+        for each in found
+    ]
+    return table(("FACADE", "URL", "STATE", "MODEL", "NOTE"), rows, "No facade is served.")
+
+
+def snippets(found: Iterable[Row], client: str) -> list[str]:
+    """The commands of ``found`` for one client."""
+    return [
+        str(snippet["text"]) for each in found for snippet in each.get("snippets", ()) if snippet["client"] == client
+    ]
+
+
+def engines(found: Iterable[Row]) -> RenderableType:
+    """The engines (UI-37)."""
+    rows = [
+        (
+            word(each["id"]),
+            state(each["state"]),
+            state(each.get("health")),
+            word(each.get("version")),
+            word(each.get("address")),
+            _models(each),
+            note(each.get("detail")),
+        )
+        for each in found
+    ]
+    titles = ("ENGINE", "STATE", "HEALTH", "VERSION", "ADDRESS", "MODELS", "NOTE")
+    return table(titles, rows, "No engine is known.")
+
+
+def _models(engine: Row) -> str:
+    if engine.get("models") == "unknown":
+        return NOTHING
+    total, loaded = engine.get("modelCount", 0), engine.get("loadedCount", 0)
+    return f"{total} ({loaded} loaded)" if loaded else str(total)
+
+
+def models(found: Iterable[Row]) -> RenderableType:
+    """The models, a line for every copy (UI-41)."""
+    rows = [
+        (
+            word(row["name"]),
+            short(copy.get("node")),
+            word(copy["engine"]),
+            state("loaded" if copy.get("loaded") else "on disk"),
+            size(copy.get("sizeBytes")),
+            word(copy.get("quantization")),
+            word(copy.get("contextMax")),
+            ", ".join(word(each) for each in copy.get("capabilities", ())) or NOTHING,
+        )
+        for row in found
+        for copy in row["copies"]
+    ]
+    titles = ("MODEL", "NODE", "ENGINE", "STATE", "SIZE", "QUANT", "CONTEXT", "CAN")
+    return table(titles, rows, "No model is known.")
+
+
+def jobs(found: Iterable[Row], now: int) -> RenderableType:
+    """The jobs (UI-45)."""
+    rows = [
+        (
+            word(job["id"]),
+            state(job["state"]),
+            word(job.get("model")),
+            word(job.get("engine")),
+            short(job.get("placedOn")),
+            ago(job.get("createdAt"), now),
+            span(_between(job, "createdAt", "startedAt")),
+            span(_between(job, "createdAt", "completedAt", now)),
+            word(_usage(job).get("outputTokens")),
+            _rate(job),
+            word((job.get("error") or {}).get("code")),
+        )
+        for job in found
+    ]
+    titles = ("JOB", "STATE", "MODEL", "ENGINE", "NODE", "CREATED", "FIRST BYTE", "TOOK", "TOKENS", "TOK/S", "ERROR")
+    return table(titles, rows, "There are no such jobs.")
+
+
+def jobs_under_way(found: Iterable[Row], now: int) -> RenderableType:
+    """Jobs that have not ended, in few words."""
+    rows = [
+        (
+            word(job["id"]),
+            state(job["state"]),
+            word(job.get("model")),
+            word(job.get("engine")),
+            short(job.get("placedOn")),
+            span(_between(job, "createdAt", "completedAt", now)),
+        )
+        for job in found
+    ]
+    return table(("JOB", "STATE", "MODEL", "ENGINE", "NODE", "FOR"), rows, "None.")
+
+
+def job(found: Row, now: int) -> RenderableType:
+    """One job, all of it."""
+    error = found.get("error") or {}
+    usage = _usage(found)
+    facts: list[tuple[str, str | Text]] = [
+        ("job", word(found["id"])),
+        ("state", state(found["state"])),
+        ("error", f"{word(error.get('message'))} ({word(error.get('code'))})" if error else NOTHING),
+        ("model", word(found.get("model"))),
+        ("asked for", f"{word(found.get('operation'))} by {word(found.get('facade'))}, {word(found.get('route'))}"),
+        ("from", word(found.get("origin"))),
+        ("on", f"{word(found.get('placedOn'))}, {word(found.get('engine'))}"),
+        ("created", ago(found.get("createdAt"), now)),
+        ("first byte", span(_between(found, "createdAt", "startedAt"))),
+        ("took", span(_between(found, "createdAt", "completedAt", now))),
+        (
+            "tokens",
+            f"{word(usage.get('promptTokens'))} in, {word(usage.get('outputTokens'))} out, {_rate(found)} a second",
+        ),
+        ("bytes", f"{size(found.get('requestBytes'))} in, {size(found.get('responseBytes'))} out"),
+        ("why here", word(found.get("why"))),
+    ]
+    attempts = [
+        (
+            str(each["n"]),
+            short(each.get("node")),
+            word(each.get("engine")),
+            word(each.get("outcome")),
+            word(each.get("status")),
+            span(_between(each, "startedAt", "firstByteAt")),
+            span(_between(each, "startedAt", "endedAt", now)),
+            word(each.get("error")),
+        )
+        for each in found.get("attempts", ())
+    ]
+    titles = ("ATTEMPT", "NODE", "ENGINE", "OUTCOME", "STATUS", "FIRST BYTE", "TOOK", "ERROR")
+    return Group(_facts(facts), "", table(titles, attempts, "It was never sent to an engine."))
+
+
+def errors(found: Iterable[Row], now: int) -> RenderableType:
+    """What is wrong now (UI-47)."""
+    rows = [
+        (
+            state(each["severity"]),
+            word(each["id"]),
+            ago(each.get("firstAt"), now),
+            word(each.get("count")),
+            note(each["message"]),
+        )
+        for each in found
+    ]
+    return table(("SEVERITY", "ID", "SINCE", "TIMES", "WHAT"), rows, "Nothing is wrong.")
+
+
+def status(view: Row, now: int) -> RenderableType:
+    """The whole node on a screen."""
+    service, ready = view["service"], view["readiness"]
+    title = Text.assemble(
+        (word(service["name"]), "bold"),
+        f"  {word(service['node'])}  ",
+        state("ready" if ready.get("ready") else "not ready"),
+    )
+    if ready.get("reasons"):
+        title.append(": " + ", ".join(word(each) for each in ready["reasons"]), style="red")
+    up = span(now - service["startedAt"])
+    about = Text(f"PAIR {word(service['version'])}, up {up}, pid {word(service['pid'])}", style="dim")
+    down = [each for each in service.get("components", ()) if each["state"] != "up"]
+    parts = [
+        _section("Endpoints", endpoints(view["endpoints"])),
+        _section("Engines", engines(view["engines"])),
+        _section("Jobs under way", jobs_under_way(view["jobs"], now)),
+        _section("Errors", errors(view["errors"], now)),
+    ]
+    if down:
+        parts.append(_section("Parts that are not up", _components(down)))
+    return Group(title, about, *parts)
+
+
+def health(found: Row) -> RenderableType:
+    """Whether all is well, and if not, why."""
+    if found.get("ready") is False:
+        return Text.assemble(state("not ready"), ": ", ", ".join(word(each) for each in found.get("reasons", ())))
+    return state("ready") if "ready" in found else state(found.get("status"))
+
+
+def _components(found: Iterable[Row]) -> RenderableType:
+    rows = [
+        (word(each["name"]), state(each["state"]), word(each.get("failures")), word(each.get("lastError")))
+        for each in found
+    ]
+    return table(("PART", "STATE", "FAILURES", "LAST ERROR"), rows, "All parts are up.")
+
+
+def _section(title: str, content: RenderableType) -> RenderableType:
+    return Group("", Text(title, style="bold cyan"), content)
+
+
+def _facts(facts: Iterable[tuple[str, str | Text]]) -> RenderableType:
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    drawn.add_column(style="dim", no_wrap=True)
+    drawn.add_column(overflow="fold")
+    for name, value in facts:
+        drawn.add_row(name, Text(value) if isinstance(value, str) else value)
+    return drawn
+
+
+def _between(record: Row, first: str, last: str, now: int | None = None) -> int | None:
+    """Milliseconds from one instant of ``record`` to the other, or to ``now`` where that is not yet."""
+    begin, end = record.get(first), record.get(last)
+    end = now if end is None else end
+    return None if begin is None or end is None else end - begin
+
+
+def _usage(job: Row) -> Row:
+    return job.get("usage") or {}
+
+
+def _rate(job: Row) -> str:
+    """Tokens a second, from the first to the last."""
+    tokens, took = _usage(job).get("outputTokens"), _between(job, "startedAt", "completedAt")
+    return f"{tokens * 1000 / took:.1f}" if tokens and took else NOTHING

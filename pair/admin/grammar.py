@@ -1,0 +1,84 @@
+"""How commands are written: nouns and verbs, and options that may stand anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pair.admin.session import Session
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    session = context.find_object(Session)
+    if value and session is not None and parameter.name is not None:
+        setattr(session.options, parameter.name, value)
+
+
+def _global_options(hidden: bool) -> list[click.Parameter]:
+    """The global options; ``--json`` is shown everywhere."""
+
+    def option(*names: str, help: str, **attributes: Any) -> click.Option:
+        shown = not hidden or "--json" in names
+        return click.Option(
+            names, help=help, hidden=not shown, expose_value=False, callback=_keep, is_eager=True, **attributes
+        )
+
+    return [
+        option("--state-dir", metavar="DIR", help="The state directory of the service (PAIR_STATE_DIR)."),
+        option("--url", metavar="URL", help="The address of the service, instead of the one in its control.json."),
+        option("--token-file", metavar="FILE", help="The control token for --url, if not in the state directory."),
+        option("--json", is_flag=True, help="Print one JSON value."),
+        option("--quiet", is_flag=True, help="Print no hints."),
+        option("--no-color", is_flag=True, help="Print without colours (NO_COLOR)."),
+        option(
+            "--timeout",
+            type=click.FloatRange(0.1, 3600),
+            metavar="SECONDS",
+            help="How long to wait for an answer; 15 if not given.",
+        ),
+    ]
+
+
+class Verb(click.Command):
+    """A command that does something; the global options may stand behind it too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _global_options(hidden=True)
+
+
+class Noun(click.Group):
+    """Commands for one kind of thing; alone it lists."""
+
+    command_class = Verb
+
+    def __init__(self, name: str, help: str) -> None:
+        super().__init__(name, help=help, invoke_without_command=True, callback=self._alone)
+        self.params += _global_options(hidden=True)
+
+    def _alone(self) -> Any:
+        context = click.get_current_context()
+        if context.invoked_subcommand is not None:
+            return None
+        if "list" in self.commands:
+            return context.invoke(self.commands["list"])
+        raise click.UsageError(f"Say what to do: {', '.join(sorted(self.commands))}.", context)
+
+
+class Root(click.Group):
+    """``pair-admin`` itself. The plural of a noun is the same noun."""
+
+    command_class = Verb
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _global_options(hidden=False)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """The command called ``name``."""
+        found = super().get_command(context, name)
+        if found is None and name.endswith("s"):
+            singular = super().get_command(context, name[:-1])
+            found = singular if isinstance(singular, Noun) else None
+        return found

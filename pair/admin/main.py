@@ -1,0 +1,249 @@
+"""The commands of ``pair-admin``. Each returns its exit code; None is 0."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pair import __version__
+from pair.admin import places
+from pair.admin.api import decoded, segment
+from pair.admin.failures import CommandError, Failed, Unreachable
+from pair.admin.grammar import Noun, Root
+from pair.admin.session import OutputClosed, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import RenderableType
+
+INTERRUPTED = 130
+_UNDER_WAY = "running,queued"
+_STATES = ("queued", "running", "completed", "failed", "cancelled")
+
+with_session = click.make_pass_decorator(Session)
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pair-admin")
+def cli() -> None:
+    """Look after the PAIR node of this machine."""
+
+
+engine = Noun("engine", help="The engines of this node.")
+model = Noun("model", help="The models of this node.")
+job = Noun("job", help="Requests that are under way, and those that ended.")
+error = Noun("error", help="What is wrong now.")
+config = Noun("config", help="The settings file.")
+token = Noun("token", help="The control token.")
+for _noun in (engine, model, job, error, config, token):
+    cli.add_command(_noun)
+
+
+@cli.command()
+@with_session
+def status(session: Session) -> None:
+    """Show the node at a glance."""
+    api = session.api
+    view = {
+        "service": decoded(api.get("/service")),
+        "readiness": decoded(api.public("/readyz")[1]),
+        "endpoints": decoded(api.get("/endpoints"))["endpoints"],
+        "engines": decoded(api.get("/engines"))["engines"],
+        "jobs": decoded(api.get("/jobs", state=_UNDER_WAY))["jobs"],
+        "errors": decoded(api.get("/errors"))["errors"],
+    }
+    session.show_value(view, lambda: _tables().status(view, session.now()))
+    for line in _tables().snippets(view["endpoints"], "curl")[:1] if not session.options.json else ():
+        session.hint(f"\nTry it: {line}")
+
+
+@cli.command()
+@click.option("--ready", is_flag=True, help="Ask whether it serves, not only whether it lives.")
+@with_session
+def health(session: Session, ready: bool) -> int:
+    """Tell by the exit code whether the node is well: 0, 1, or 3 when it does not answer."""
+    code, body = session.api.public("/readyz" if ready else "/healthz")
+    found = decoded(body)
+    session.show(body, lambda: _tables().health(found))
+    return 0 if code == 200 else 1
+
+
+@cli.command()
+@click.option("--client", metavar="NAME", help="Print only the commands for one client, such as curl.")
+@with_session
+def endpoints(session: Session, client: str | None) -> None:
+    """Show where applications find PAIR."""
+    body = session.api.get("/endpoints")
+    found = decoded(body)["endpoints"]
+    if client is None or session.options.json:
+        session.show(body, lambda: _tables().endpoints(found))
+        return
+    lines = _tables().snippets(found, client)
+    if not lines:
+        raise Failed("no_snippet", f"There is no command for {client}; or no facade is bound, or no model there.")
+    session.write("".join(f"{line}\n" for line in lines))
+
+
+@engine.command("list")
+@with_session
+def engine_list(session: Session) -> None:
+    """List the engines."""
+    _show(session, session.api.get("/engines"), lambda found: _tables().engines(found["engines"]))
+
+
+@model.command("list")
+@with_session
+def model_list(session: Session) -> None:
+    """List the models, a line for every copy."""
+    _show(session, session.api.get("/models"), lambda found: _tables().models(found["models"]))
+
+
+@job.command("list")
+@click.option("--state", type=click.Choice(_STATES), multiple=True, help="Only those in this state; may be repeated.")
+@click.option("--node", metavar="UUID", help="Only those that came to, or ran on, this node.")
+@click.option("--engine", metavar="ID", help="Only those of this engine.")
+@click.option("--model", metavar="NAME", help="Only those for this model.")
+@click.option("--limit", type=click.IntRange(1, 500), metavar="N", help="At most so many; 100 if not given.")
+@click.option("--cursor", metavar="CURSOR", help="Go on where an earlier list ended.")
+@with_session
+def job_list(
+    session: Session,
+    state: tuple[str, ...] = (),
+    node: str | None = None,
+    engine: str | None = None,
+    model: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> None:
+    """List jobs: running, queued, then those that ended, newest first."""
+    body = session.api.get(
+        "/jobs", state=",".join(state) or None, node=node, engine=engine, model=model, limit=limit, cursor=cursor
+    )
+    _show(session, body, lambda found: _tables().jobs(found["jobs"], session.now()))
+    after = decoded(body).get("nextCursor")
+    if after:
+        session.hint(f"There are more: --cursor {after}")
+
+
+@job.command("show")
+@click.argument("id")
+@click.option("--origin", metavar="UUID", default="self", help="The node that it came to, if not this one.")
+@with_session
+def job_show(session: Session, id: str, origin: str) -> None:
+    """Show one job with its attempts."""
+    body = session.api.get(f"/jobs/{segment(origin)}/{segment(id)}")
+    _show(session, body, lambda found: _tables().job(found, session.now()))
+
+
+@error.command("list")
+@with_session
+def error_list(session: Session) -> None:
+    """List what is wrong now, the worst first."""
+    body = session.api.get("/errors")
+    _show(session, body, lambda found: _tables().errors(found["errors"], session.now()))
+
+
+@error.command("dismiss")
+@click.argument("id")
+@with_session
+def error_dismiss(session: Session, id: str) -> None:
+    """Take an entry from sight."""
+    body = session.api.post(f"/errors/self/dismiss/{segment(id)}")
+    session.show(body, lambda: "Dismissed.")
+
+
+@config.command("check")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@with_session
+def config_check(session: Session, file: Path | None) -> int:
+    """Check the settings, with those of the environment; no service is needed.
+
+    FILE is the settings file; without it, the one that the service would read.
+    """
+    from pair.admin.config import check
+
+    verdict = check(file or places.config_file(session.environ), session.environ)
+    session.show_value(verdict, lambda: str(verdict))
+    return 0 if verdict.valid else 1
+
+
+@config.command("example")
+@with_session
+def config_example(session: Session) -> None:
+    """Print a settings file with every key, its default and a comment."""
+    from pair.settings import example
+
+    if session.options.json:
+        session.show_value({"example": example()}, str)
+    else:
+        session.write(example())
+
+
+@token.command("rotate")
+@with_session
+def token_rotate(session: Session) -> None:
+    """Replace the control token; the old one fails at once."""
+    path = places.rotate_token(session.state)
+    session.show_value({"rotated": str(path)}, lambda: f"The control token is replaced: {path}")
+
+
+@cli.command()
+@with_session
+def version(session: Session) -> None:
+    """Print the version of this program, and of the service if it runs."""
+    try:
+        running = str(decoded(session.api.get("/service"))["version"])
+    except Unreachable:
+        running = None
+    shown = f"pair-admin {__version__}, service {running or 'not running'}"
+    session.show_value({"version": __version__, "service": running}, lambda: shown)
+
+
+def run(arguments: Sequence[str], session: Session) -> int:
+    """Run one command.
+
+    Returns:
+        Its exit code (UI-100).
+    """
+    try:
+        return int(cli.main(list(arguments), prog_name="pair-admin", standalone_mode=False, obj=session) or 0)
+    except click.ClickException as wrong:
+        wrong.show(session.err)
+        return wrong.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except OutputClosed:
+        # Whatever is still in the stream's own buffer must not fail at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), session.out.fileno())
+        return 0
+    except CommandError as failed:
+        if session.options.json:
+            session.out.write(failed.body.decode() + "\n")
+        else:
+            print(f"pair-admin: {failed}", file=session.err)
+        return failed.exit_code
+
+
+def main() -> None:
+    """The program."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character still shows the rest.
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    sys.exit(run(sys.argv[1:], Session(os.environ, now=lambda: round(time.time() * 1000))))
+
+
+def _show(session: Session, body: bytes, render: Callable[[Any], RenderableType]) -> None:
+    session.show(body, lambda: render(decoded(body)))
+
+
+def _tables() -> Any:
+    """The module that draws; it is slow to load, and with ``--json`` nothing is drawn."""
+    from pair.admin import format  # noqa: A004
+
+    return format

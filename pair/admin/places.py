@@ -1,0 +1,94 @@
+"""Where a service keeps what its clients need: the address in ``control.json``, the token in ``control.token``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import platformdirs
+from msgspec import Struct
+
+from pair.admin.failures import Failed, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+START = "twistd -n pair"
+SYSTEM_CONFIG = Path("/etc/pair/pair.toml")
+
+
+class ControlFile(Struct, frozen=True, rename="camel"):
+    """What ``control.json`` holds (UI-2)."""
+
+    url: str
+    pid: int
+    version: str
+
+
+def state_directory(named: str | None, environ: Mapping[str, str]) -> Path:
+    """The state directory, as the service itself finds it."""
+    named = named or environ.get("PAIR_STATE_DIR")
+    return Path(named).absolute() if named else platformdirs.user_state_path("pair")
+
+
+def config_file(environ: Mapping[str, str]) -> Path | None:
+    """The settings file that the service would read: the one that is named, else the user's or the system's."""
+    named = environ.get("PAIR_CONFIG")
+    if named:
+        return Path(named).absolute()
+    usual = (platformdirs.user_config_path("pair") / "pair.toml", SYSTEM_CONFIG)
+    return next((path for path in usual if path.exists()), None)
+
+
+def control_file(state: Path) -> ControlFile:
+    """Where the running service is.
+
+    Raises:
+        Unreachable: No service has said so (UI-102).
+    """
+    path = state / "control.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ControlFile)
+    except FileNotFoundError:
+        raise Unreachable(f"PAIR is not running: there is no {path}. To start it: {START}") from None
+    except (OSError, msgspec.DecodeError):
+        raise Unreachable(f"It cannot be told where PAIR is: {path} cannot be read.") from None
+
+
+def token(path: Path) -> str:
+    """The control token.
+
+    Raises:
+        Failed: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise Failed("no_token", f"The control token cannot be read: {path}") from None
+
+
+def rotate_token(state: Path) -> Path:
+    """Replace the control token; the service takes the new one with the next request (UI-15).
+
+    Returns:
+        The file.
+
+    Raises:
+        Failed: It cannot be written.
+    """
+    path = state / "control.token"
+    fresh = state / ".control.token.rotated"
+    try:
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"pair_ct_{secrets.token_urlsafe(32)}\n")
+            file.flush()
+            os.fsync(descriptor)
+        fresh.replace(path)
+    except OSError:
+        raise Failed("token_not_written", f"The control token cannot be replaced: {path}") from None
+    return path

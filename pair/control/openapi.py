@@ -1,0 +1,80 @@
+"""The route table as an OpenAPI 3.1 document (UI-29). Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pair import __version__
+from pair.surfaces.refusals import ErrorBody
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pair.control.routes import Route
+
+_PARAMETER = re.compile(r"<(?:[a-z]+:)?([a-z]+)>")
+
+# An empty requirement: it may do without.
+_SECURITY: dict[str, list[dict[str, Any]]] = {
+    "public": [{}],
+    "metrics": [{}, {"token": []}],
+    "token": [{"token": []}],
+}
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The document of ``routes``."""
+    routes = tuple(routes)
+    structs = [route.answer for route in routes if _is_struct(route.answer)]
+    schemas, components = msgspec.json.schema_components(
+        [*structs, ErrorBody], ref_template="#/components/schemas/{name}"
+    )
+    answers = dict(zip(structs, schemas, strict=False))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = _PARAMETER.sub(r"{\1}", route.path)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, answers, schemas[-1])
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "PAIR control API", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, answers: dict[Any, Any], error: Any) -> dict[str, Any]:
+    json = {"application/json": {"schema": answers.get(route.answer, {"type": "object"})}}
+    content = {"text/plain": {"schema": {"type": "string"}}} if route.answer is bytes else json
+    return {
+        "operationId": route.operation,
+        "summary": route.summary,
+        "parameters": [*_path_parameters(route), *_query_parameters(route)],
+        "responses": {
+            "200": {"description": "Done.", "content": content},
+            "default": {"description": "Refused.", "content": {"application/json": {"schema": error}}},
+        },
+        "security": _SECURITY[route.auth],
+    }
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(route.path)
+    ]
+
+
+def _query_parameters(route: Route) -> list[dict[str, Any]]:
+    _, components = msgspec.json.schema_components([route.query])
+    properties = components[route.query.__name__]["properties"]
+    return [{"name": name, "in": "query", "schema": schema} for name, schema in properties.items()]
+
+
+def _is_struct(answer: Any) -> bool:
+    return isinstance(answer, type) and issubclass(answer, msgspec.Struct)

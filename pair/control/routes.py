@@ -1,0 +1,162 @@
+"""The table of all routes: the only source of what the API has (UI-29). Pure data.
+
+Klein's routes, the guard's public paths and the OpenAPI document are made
+from it. ``operation`` is also the name of the method of
+:class:`pair.control.app.ControlApi` that answers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from pair.control import views
+from pair.records.jobs import Job
+
+BASE = "/api/v1"
+
+Auth = Literal["token", "public", "metrics"]
+"""``token``: the control token. ``metrics``: as the setting ``metrics.auth`` says."""
+
+Limit = Annotated[int, Meta(ge=1, le=500)]
+Instant = Annotated[int, Meta(ge=0)]
+
+
+class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+    """No query, or an empty body."""
+
+
+class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """The query of ``GET /jobs``; ``state`` may hold several, with commas. ``since`` is in epoch milliseconds."""
+
+    state: str | None = None
+    node: str | None = None
+    engine: str | None = None
+    model: str | None = None
+    since: Instant | None = None
+    limit: Limit = 100
+    cursor: str | None = None
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """One method of one path.
+
+    ``path`` is a werkzeug rule. ``cli`` is the ``pair-admin`` form, or
+    ``no_cli`` says why there is none (UI-30).
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    operation: str
+    summary: str
+    answer: Any
+    query: type[Struct] = Nothing
+    body: type[Struct] = Nothing
+    auth: Auth = "token"
+    cli: str | None = None
+    no_cli: str = ""
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/healthz",
+        operation="get_health",
+        summary="Whether the process answers.",
+        answer=views.Health,
+        auth="public",
+        cli="health",
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        operation="get_readiness",
+        summary="Whether the node serves, and if not, why.",
+        answer=views.Readiness,
+        auth="public",
+        cli="health --ready",
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        operation="get_metrics",
+        summary="Metrics as Prometheus text.",
+        answer=bytes,
+        auth="metrics",
+        no_cli="It is for Prometheus, which reads it by HTTP.",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/openapi.json",
+        operation="get_openapi",
+        summary="This API as an OpenAPI document.",
+        answer=dict,
+        no_cli="It is for programs that are made from it.",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/service",
+        operation="get_service",
+        summary="The process, its listeners and its parts.",
+        answer=views.ServiceStatus,
+        cli="status",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/endpoints",
+        operation="list_endpoints",
+        summary="The facades: addresses, states, and a command to try each.",
+        answer=views.EndpointList,
+        cli="endpoints",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/engines",
+        operation="list_engines",
+        summary="The engines and their states.",
+        answer=views.EngineList,
+        cli="engine list",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/models",
+        operation="list_models",
+        summary="The models by name, with every copy.",
+        answer=views.ModelList,
+        cli="model list",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/jobs",
+        operation="list_jobs",
+        summary="Jobs: running, queued, then ended ones, newest first.",
+        query=JobQuery,
+        answer=views.JobList,
+        cli="job list",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/jobs/<origin>/<id>",
+        operation="get_job",
+        summary="One job with its attempts.",
+        answer=Job,
+        cli="job show",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/errors",
+        operation="list_errors",
+        summary="What is wrong now, the worst first.",
+        answer=views.ErrorList,
+        cli="error list",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/errors/<node>/dismiss/<path:id>",
+        operation="dismiss_error",
+        summary="Take an error entry from sight.",
+        answer=views.Dismissed,
+        cli="error dismiss",
+    ),
+)

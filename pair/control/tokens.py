@@ -1,0 +1,48 @@
+"""Bearer tokens that lie in files of the state directory (UI-15, OP-40)."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pair.statedir import StateDirectory
+
+
+class TokenFile:
+    """One token. Whoever replaces its file has replaced the token, from the next request on.
+
+    Args:
+        state: where the file is.
+        name: of the file.
+        prefix: of the token, by which a secret scanner knows it.
+    """
+
+    def __init__(self, state: StateDirectory, name: str, prefix: str) -> None:
+        self._state = state
+        self._path = state.path / name
+        self._prefix = prefix
+        self._seen: tuple[int, ...] = ()
+        self._token = b""
+
+    def ensure(self) -> None:
+        """Make the token, unless there is one: the prefix and 32 random bytes in base64url.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if not self._path.exists():
+            token = f"{self._prefix}{secrets.token_urlsafe(32)}\n"
+            self._state.replace(self._path.name, token.encode(), 0o600)
+
+    def matches(self, candidate: bytes) -> bool:
+        """Whether ``candidate`` is the token. How long it takes does not tell how much of it is right."""
+        try:
+            status = self._path.stat()
+            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if version != self._seen:
+                self._token, self._seen = self._path.read_bytes().strip(), version
+        except OSError:
+            return False
+        return bool(self._token) and hmac.compare_digest(candidate, self._token)

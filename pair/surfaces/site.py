@@ -1,0 +1,207 @@
+"""The web server in front of every Klein app: rules first, then routing, bodies in memory (AR-19).
+
+``twisted.web`` calls a resource only when the whole body is here, and keeps a
+large one in a temporary file; so the rules are applied in ``gotLength``, where
+the head is complete and nothing else has been read. It must not know what a
+surface serves: that is its resource, and who may ask is its guard.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.web import http
+from twisted.web.server import Request, Site
+
+from pair.logs import Logger
+from pair.privacy import clean_text
+from pair.surfaces.refusals import Refusal, error_body, new_error_id
+from pair.surfaces.rules import BAD_REQUEST, SECURITY_FIELDS, Guard, Head, check_body, path_of, too_large
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITCPTransport
+    from twisted.python.failure import Failure
+    from twisted.web.resource import IResource
+
+DISCARDED = 4 * 1024 * 1024
+"""Octets of a refused body that are read and thrown away, so that a reset does not overtake our answer."""
+
+GRACE = 0.4
+"""Seconds that connections have to take what was written to them when the site closes."""
+
+log = Logger()
+
+
+class SurfaceChannel(http.HTTPChannel):
+    """A connection. Beyond its base it is known to its site, and its own 400 looks like every other refusal."""
+
+    site: SurfaceSite
+    requests: list[SurfaceRequest]
+    transport: ITCPTransport
+
+    def connectionMade(self) -> None:
+        """Begin to serve."""
+        super().connectionMade()
+        self.site.channels.add(self)
+
+    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
+        """Let the request in flight know."""
+        super().connectionLost(reason)
+        self.site.lost(self)
+
+    def head(self, request: SurfaceRequest, length: int | None) -> Head | None:
+        """The head just read, or None where its target is none."""
+        path = path_of(self._path)
+        if path is None:
+            return None
+        fields = tuple(
+            (name.lower(), value) for name, values in request.requestHeaders.getAllRawHeaders() for value in values
+        )
+        return Head(self._command.decode("latin-1"), path, fields, length)
+
+    def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802 - Twisted's
+        """A line of the head is too long."""
+        self._respondToBadRequestAndDisconnect()
+
+    def _respondToBadRequestAndDisconnect(self) -> None:  # noqa: N802 - Twisted's, and private: a test sees that it is still called
+        if self.requests and self.requests[-1].refused:
+            self.loseConnection()
+            return
+        request = self.requests[-1] if self.requests else SurfaceRequest(self)
+        request.refuse(BAD_REQUEST)
+        self.loseConnection()
+
+
+class SurfaceRequest(Request):
+    """A request that its surface's guard must let pass before a byte of its body is taken."""
+
+    channel: SurfaceChannel
+    content: BytesIO
+    defaultContentType = None  # noqa: N815 - Twisted's
+    refused = False
+    _discarded = 0
+
+    def __init__(self, channel: SurfaceChannel, *args: Any, **kwargs: Any) -> None:
+        super().__init__(channel, *args, **kwargs)
+        for name, value in SECURITY_FIELDS:
+            self.responseHeaders.setRawHeaders(name, [value])
+
+    def gotLength(self, length: int | None) -> None:
+        """Decide by the head; a body of ``length`` octets (None: chunked) is yet to come."""
+        self.content = BytesIO()
+        guard = self.channel.site.guard
+        head = self.channel.head(self, length)
+        refusal = BAD_REQUEST if head is None else guard.check(head) or check_body(head, guard.body_limit)
+        if refusal is not None:
+            self.refuse(refusal)
+
+    def handleContentChunk(self, data: bytes) -> None:
+        """Keep ``data`` of the body, as far as the guard allows."""
+        if self.refused:
+            self._discarded += len(data)
+            if self._discarded > DISCARDED:
+                self.channel.loseConnection()
+        elif self.content.tell() + len(data) > self.channel.site.guard.body_limit:
+            self.refuse(too_large(self.channel.site.guard.body_limit))
+        else:
+            self.content.write(data)
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        """The body is complete: hand the request on, or hang up if it was refused."""
+        if self.refused:
+            self.channel.loseConnection()
+        else:
+            super().requestReceived(command, path, version)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer with ``refusal``; the connection is closed as soon as the client has said all.
+
+        The answer goes around ``Request.write`` and ``finish``, which the
+        channel does not expect before a request is complete.
+        """
+        self.refused = True
+        # Else the channel sends a 100 behind our answer.
+        self.requestHeaders.removeHeader(b"Expect")
+        error_id = new_error_id()
+        body = error_body(refusal, error_id)
+        for name, value in (
+            (b"Content-Type", b"application/json"),
+            (b"Content-Length", b"%d" % len(body)),
+            (b"Connection", b"close"),
+            *refusal.fields,
+        ):
+            self.responseHeaders.setRawHeaders(name, [value])
+        reason = http.RESPONSES.get(refusal.status, b"Refused")
+        self.channel.writeHeaders(b"HTTP/1.1", b"%d" % refusal.status, reason, self.responseHeaders)
+        if getattr(self.channel, "_command", b"") != b"HEAD":
+            self.channel.write(body)
+        log.debug(
+            "A request was refused: {status} {code} ({id}).", status=refusal.status, code=refusal.code, id=error_id
+        )
+
+
+class SurfaceSite(Site):
+    """Serves one Klein app.
+
+    Args:
+        resource: the app's resource.
+        guard: who may ask what.
+        reactor: for the time limits of connections.
+
+    Attributes:
+        channels: the open connections.
+    """
+
+    noisy = False
+    # Without Twisted's own wrapper, which would switch to HTTP/2 and to a channel that knows none of this.
+    protocol = SurfaceChannel  # type: ignore[assignment]
+    requestFactory = SurfaceRequest
+
+    def __init__(self, resource: IResource, guard: Guard, reactor: IReactorTime) -> None:
+        # A form is no JSON; parsing one reads the Content-Type as an e-mail's.
+        super().__init__(resource, parsePOSTFormSubmission=False, reactor=reactor)
+        self.guard = guard
+        self.channels: set[SurfaceChannel] = set()
+        self._closing: Deferred[None] | None = None
+        self._abort: IDelayedCall | None = None
+
+    def startFactory(self) -> None:  # noqa: N802 - Twisted's
+        """Nothing to start: there is no access log, and so no clock for its lines."""
+
+    def stopFactory(self) -> None:  # noqa: N802 - Twisted's
+        """Nothing was started."""
+
+    def log(self, request: http.Request) -> None:
+        """One line for an answered request, without its query (OP-34)."""
+        log.debug(
+            "{method} {path} was answered with {status}.",
+            method=clean_text(request.method.decode("latin-1"), 16),
+            path=clean_text(request.path.decode("latin-1")),
+            status=request.code,
+        )
+
+    def close(self) -> Deferred[None]:
+        """Close all connections; fires when they are gone. Call it when nothing listens for the site any more."""
+        if not self.channels:
+            return succeed(None)
+        self._closing = closing = Deferred[None]()
+        self._abort = self.reactor.callLater(GRACE, self._abort_all)
+        for channel in tuple(self.channels):
+            channel.loseConnection()
+        return closing
+
+    def lost(self, channel: SurfaceChannel) -> None:
+        """A connection is gone."""
+        self.channels.discard(channel)
+        closing = self._closing
+        if closing is not None and not self.channels:
+            self._closing = None
+            if self._abort is not None and self._abort.active():
+                self._abort.cancel()
+            closing.callback(None)
+
+    def _abort_all(self) -> None:
+        for channel in tuple(self.channels):
+            channel.transport.abortConnection()

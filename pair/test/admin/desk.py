@@ -1,0 +1,82 @@
+"""``pair-admin`` at a desk: a made-up node behind its real control API, and streams that can be read."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from pair.admin.main import run
+from pair.admin.session import Session
+from pair.test.control.samples import NOW, TOKEN, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from twisted.trial.unittest import SynchronousTestCase
+
+URL = "http://127.0.0.1:14300"
+
+
+class Terminal(io.StringIO):
+    """A stream that is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Desk:
+    """One user, with a state directory of the test's own.
+
+    Attributes:
+        asked: method and target of each request.
+        fault: raised by each request, if set.
+    """
+
+    def __init__(self, test: SynchronousTestCase, running: bool = True) -> None:
+        self.node = Node()
+        self.state = Path(test.mktemp()).absolute()
+        self.state.mkdir()
+        (self.state / "control.token").write_bytes(TOKEN + b"\n")
+        if running:
+            file = {"url": URL, "pid": 42, "version": "0.1.0", "startedAt": NOW}
+            (self.state / "control.json").write_bytes(msgspec.json.encode(file))
+        self.asked: list[tuple[str, str]] = []
+        self.timeouts: list[float] = []
+        self.fault: Exception | None = None
+        self.out: io.StringIO = io.StringIO()
+        self.err = io.StringIO()
+        self.environ: dict[str, str] = {"PAIR_STATE_DIR": str(self.state)}
+
+    def fetch(self, method: str, url: str, fields: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
+        """A request, given to the API without a socket."""
+        parts = urlsplit(url)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        self.asked.append((method, target))
+        self.timeouts.append(timeout)
+        if self.fault is not None:
+            raise self.fault
+        answer = self.node.ask(method, target, authorization=fields.get("Authorization"), host=parts.netloc)
+        return answer.status, answer.body
+
+    def run(self, *arguments: str) -> int:
+        """Run one command; the exit code."""
+        self.out.seek(0)
+        self.out.truncate()
+        self.err.seek(0)
+        self.err.truncate()
+        session = Session(self.environ, now=lambda: NOW, fetch=self.fetch, out=self.out, err=self.err)
+        return run(arguments, session)
+
+    @property
+    def json(self) -> Any:
+        """The one JSON value of the output."""
+        return msgspec.json.decode(self.out.getvalue())
+
+    @property
+    def lines(self) -> list[str]:
+        """The output by lines."""
+        return self.out.getvalue().splitlines()

@@ -1,0 +1,415 @@
+"""Tests of pair.admin.main, against the real control API without a socket."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from pathlib import Path
+
+import click
+from twisted.trial.unittest import SynchronousTestCase
+
+from pair import __version__, tap
+from pair.admin import places
+from pair.admin.main import cli
+from pair.control.routes import ROUTES
+from pair.records.jobs import Usage
+from pair.test.admin.desk import URL, Desk, Terminal
+from pair.test.control.samples import NODE
+
+READS = (
+    ("status",),
+    ("health",),
+    ("health", "--ready"),
+    ("endpoints",),
+    ("engine", "list"),
+    ("model", "list"),
+    ("job", "list"),
+    ("error", "list"),
+    ("version",),
+)
+
+
+class DeskTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.desk = Desk(self)
+
+    def admit(self, *, done: bool = False) -> str:
+        job = self.desk.node.ledger.admit("lmstudio", "openai", "chat", "/v1/chat/completions", True, "smollm2", 100)
+        job.attempt_began(NODE, "embedded", "pressure", "rank=1/1")
+        if done:
+            job.committed(200)
+            job.completed(200, 2000, Usage(5, 7))
+        return job.id
+
+
+class TableTests(SynchronousTestCase):
+    def test_every_operation(self) -> None:
+        """Each operation's command is there (UI-30)."""
+        context = click.Context(cli)
+        for route in ROUTES:
+            command: click.Command = cli
+            for name in (route.cli or "").split():
+                if name.startswith("--"):
+                    self.assertIn(name, [option for parameter in command.params for option in parameter.opts])
+                else:
+                    assert isinstance(command, click.Group)
+                    found = command.get_command(context, name)
+                    assert found is not None, route.cli
+                    command = found
+
+    def test_same_places_as_the_service(self) -> None:
+        """State directory and settings file are looked for where the service looks."""
+        for environ in ({}, {"PAIR_STATE_DIR": "state"}, {"PAIR_CONFIG": "pair.toml"}, {"PAIR_STATE_DIR": "/state"}):
+            options = {"state-dir": None, "config": None}
+            self.assertEqual(places.state_directory(None, environ), tap.state_directory(options, environ))
+            self.assertEqual(places.config_file(environ), tap.config_file(options, environ))
+        self.assertEqual(places.state_directory("x", {}), tap.state_directory({"state-dir": "x"}, {}))
+
+
+class JSONTests(DeskTestCase):
+    def test_every_read(self) -> None:
+        """With --json, in front or behind, the output is one JSON value, the errors' stream empty (UI-101)."""
+        self.admit()
+        for words in READS:
+            for arguments in ((*words, "--json"), ("--json", *words)):
+                self.assertEqual(self.desk.run(*arguments), 0, arguments)
+                self.assertIsInstance(self.desk.json, dict)
+                self.assertEqual(self.desk.err.getvalue(), "")
+
+    def test_body_as_it_came(self) -> None:
+        """The value is the API's own."""
+        self.desk.run("engine", "list", "--json")
+        self.assertEqual(self.desk.json, self.desk.node.ask("GET", "/api/v1/engines").json)
+
+    def test_refusal(self) -> None:
+        """A refusal is the API's error object, exit 1 (UI-100, UI-101)."""
+        self.assertEqual(self.desk.run("job", "show", "x.1", "--json"), 1)
+        self.assertEqual(self.desk.json["error"]["code"], "no_such_job")
+
+    def test_unreachable(self) -> None:
+        """A service that is not there is an error object too, exit 3."""
+        self.desk.fault = ConnectionRefusedError()
+        for words in READS[:-1]:
+            self.assertEqual(self.desk.run(*words, "--json"), 3, words)
+            self.assertEqual(self.desk.json["error"]["code"], "unreachable")
+
+    def test_on_a_terminal(self) -> None:
+        """On a terminal it is laid out to be read."""
+        self.desk.out = Terminal()
+        self.desk.run("health", "--json")
+        self.assertEqual(self.desk.lines, ["{", '  "uptimeMs": 5000,', '  "status": "ok"', "}"])
+
+
+class ReachTests(DeskTestCase):
+    def test_not_running(self) -> None:
+        """Exit 3 says which file was looked for and how to start (UI-102)."""
+        desk = Desk(self, running=False)
+        for words in READS[:-1]:
+            self.assertEqual(desk.run(*words), 3, words)
+            self.assertIn(str(desk.state / "control.json"), desk.err.getvalue())
+            self.assertIn("twistd -n pair", desk.err.getvalue())
+            self.assertEqual(desk.out.getvalue(), "")
+
+    def test_killed(self) -> None:
+        """So it does when the file is there and the service is not."""
+        self.desk.fault = ConnectionRefusedError()
+        self.assertEqual(self.desk.run("status"), 3)
+        self.assertIn(f"Nothing answers at {URL}", self.desk.err.getvalue())
+        self.assertIn(str(self.desk.state / "control.json"), self.desk.err.getvalue())
+
+    def test_frozen(self) -> None:
+        """A service that does not answer in time is exit 3 as well; the time can be set (UI-102)."""
+        self.desk.fault = TimeoutError()
+        self.assertEqual(self.desk.run("status", "--timeout", "2.5"), 3)
+        self.assertEqual(self.desk.timeouts, [2.5])
+        self.assertIn("within 2.5 s", self.desk.err.getvalue())
+
+    def test_unreadable_file(self) -> None:
+        """A file that makes no sense is exit 3."""
+        (self.desk.state / "control.json").write_text("{")
+        self.assertEqual(self.desk.run("status"), 3)
+        self.assertIn("cannot be read", self.desk.err.getvalue())
+
+    def test_url(self) -> None:
+        """Another address needs no file; the token's file can be named with it."""
+        desk = Desk(self, running=False)
+        elsewhere = desk.state / "other.token"
+        (desk.state / "control.token").rename(elsewhere)
+        arguments = ("--url", "http://localhost:9000/", "--token-file", str(elsewhere), "engine", "list")
+        self.assertEqual(desk.run(*arguments), 0, desk.err.getvalue())
+
+    def test_state_directory(self) -> None:
+        """The directory can be named; that beats the environment."""
+        self.desk.environ = {"PAIR_STATE_DIR": "/nowhere"}
+        self.assertEqual(self.desk.run("status", "--state-dir", str(self.desk.state)), 0)
+
+    def test_no_token(self) -> None:
+        """Without a token exit 1 names its file; health needs none."""
+        (self.desk.state / "control.token").unlink()
+        self.assertEqual(self.desk.run("status"), 1)
+        self.assertIn(str(self.desk.state / "control.token"), self.desk.err.getvalue())
+        self.assertEqual(self.desk.run("health"), 0)
+
+    def test_wrong_token(self) -> None:
+        """A token that is not right is refused, and not shown (UI-106)."""
+        (self.desk.state / "control.token").write_text("pair_ct_wrong")
+        self.assertEqual(self.desk.run("status"), 1)
+        self.assertIn("(unauthorized, e-", self.desk.err.getvalue())
+        self.assertNotIn("wrong", self.desk.err.getvalue())
+
+    def test_something_else(self) -> None:
+        """What is no PAIR at the address is told apart."""
+
+        def other(*_: object) -> tuple[int, bytes]:
+            return 200, b"<html>"
+
+        self.desk.fetch = other  # type: ignore[assignment,method-assign]
+        self.assertEqual(self.desk.run("health"), 1)
+        self.assertIn("not PAIR", self.desk.err.getvalue())
+
+
+class GrammarTests(DeskTestCase):
+    def test_noun_alone(self) -> None:
+        """A noun alone lists, and its plural is the same noun."""
+        for noun in ("engine", "model", "job", "error"):
+            for words in ((noun,), (f"{noun}s",), (f"{noun}s", "list")):
+                self.desk.asked.clear()
+                self.assertEqual(self.desk.run(*words), 0, words)
+                self.assertEqual(self.desk.asked, [("GET", f"/api/v1/{noun}s")])
+        self.assertEqual(self.desk.run("engine", "--json"), 0)
+        self.assertIn("engines", self.desk.json)
+
+    def test_usage(self) -> None:
+        """What is no command is exit 2 (UI-100)."""
+        for words in (
+            ("fly",),
+            ("job", "fly"),
+            ("job", "list", "--limit", "0"),
+            ("job", "show"),
+            ("config",),
+            ("statuss",),
+        ):
+            self.assertEqual(self.desk.run(*words), 2, words)
+            self.assertEqual((self.desk.out.getvalue(), self.desk.asked), ("", []))
+            self.assertIn("Error:", self.desk.err.getvalue())
+
+    def test_interrupted(self) -> None:
+        """Ctrl-C is exit 130 (UI-100)."""
+
+        def interrupted(*_: object) -> tuple[int, bytes]:
+            raise KeyboardInterrupt
+
+        self.desk.fetch = interrupted  # type: ignore[assignment,method-assign]
+        self.assertEqual(self.desk.run("status"), 130)
+
+    def test_output_closed(self) -> None:
+        """A reader that leaves ends the command quietly (UI-107)."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        self.desk.out = io.TextIOWrapper(os.fdopen(writer, "wb"), write_through=True)  # type: ignore[assignment]
+        self.addCleanup(self.desk.out.close)
+        self.desk.out.seek = self.desk.out.truncate = lambda *_: 0  # type: ignore[method-assign,assignment]
+        for words in (("job", "list"), ("job", "list", "--json"), ("config", "example")):
+            self.assertEqual(self.desk.run(*words), 0)
+            self.assertEqual(self.desk.err.getvalue(), "")
+
+
+class StatusTests(DeskTestCase):
+    def test_at_a_glance(self) -> None:
+        """Node, state, facades, engines, jobs under way and errors, on one screen."""
+        id = self.admit()
+        self.desk.node.errors.raise_entry("test:broken:thing", thing="lamp")
+        self.assertEqual(self.desk.run("status"), 0)
+        text = self.desk.out.getvalue()
+        for shown in (
+            f"desk  {NODE}  ready",
+            "PAIR 0.1.0, up 5.0 s, pid 42",
+            "http://127.0.0.1:1234",
+            "Port 11434 is held.",
+            "127.0.0.1:1235",
+            "2 (1 loaded)",
+            id,
+            "The lamp is broken.",
+        ):
+            self.assertIn(shown, text)
+        self.assertIn("Try it: curl http://127.0.0.1:1234/v1/chat/completions", self.desk.err.getvalue())
+
+    def test_nothing_there(self) -> None:
+        """Where there is nothing it says so."""
+        self.desk.run("status")
+        self.assertIn("Nothing is wrong.", self.desk.out.getvalue())
+        self.assertIn("None.", self.desk.out.getvalue())
+
+    def test_not_ready(self) -> None:
+        """A node that does not serve says why."""
+        self.desk.node.reasons = ["store_read_only"]
+        self.assertEqual(self.desk.run("status"), 0)
+        self.assertIn("not ready: store_read_only", self.desk.out.getvalue())
+
+    def test_ended_jobs(self) -> None:
+        """Ended jobs are not under way."""
+        id = self.admit(done=True)
+        self.desk.run("status")
+        self.assertNotIn(id, self.desk.out.getvalue())
+
+    def test_quiet(self) -> None:
+        """Hints can be left out."""
+        self.desk.run("status", "--quiet")
+        self.assertEqual(self.desk.err.getvalue(), "")
+
+    def test_plain(self) -> None:
+        """When it is no terminal there are no colours and no cut lines."""
+        self.desk.node.errors.raise_entry("test:broken:thing", thing="lamp " * 40)
+        self.desk.run("status")
+        self.assertNotIn("\x1b", self.desk.out.getvalue())
+        self.assertIn(("lamp " * 40).strip(), self.desk.out.getvalue())
+
+    def test_narrow(self) -> None:
+        """On a narrow terminal no id is cut: whoever needs it can take it from there."""
+        self.desk.out = Terminal()
+        self.patch(os, "environ", {**os.environ, "COLUMNS": "40", "TERM": "dumb"})
+        for words in (("status",), ("job", "list")):
+            id = self.admit()
+            self.desk.run(*words)
+            self.assertIn(id, self.desk.out.getvalue())
+
+    def test_colours(self) -> None:
+        """On a terminal there are, unless it is not wanted."""
+        self.desk.out = Terminal()
+        self.desk.environ |= {"TERM": "xterm-256color"}
+        self.patch(os, "environ", {**os.environ, "TERM": "xterm-256color"})
+        self.desk.run("status")
+        self.assertIn("\x1b[32m", self.desk.out.getvalue())
+        self.desk.run("status", "--no-color")
+        self.assertNotIn("\x1b[32m", self.desk.out.getvalue())
+        self.desk.environ |= {"NO_COLOR": "1"}
+        self.desk.run("status")
+        self.assertNotIn("\x1b[32m", self.desk.out.getvalue())
+
+
+class VerbTests(DeskTestCase):
+    def test_health(self) -> None:
+        """Alive is 0, not ready is 1 (OP-44)."""
+        self.desk.node.reasons = ["stopping"]
+        self.assertEqual((self.desk.run("health"), self.desk.lines), (0, ["ok"]))
+        self.assertEqual((self.desk.run("health", "--ready"), self.desk.lines), (1, ["not ready: stopping"]))
+        self.assertEqual(self.desk.run("health", "--ready", "--json"), 1)
+        self.assertEqual(self.desk.json, {"ready": False, "reasons": ["stopping"]})
+        self.desk.node.reasons = []
+        self.assertEqual((self.desk.run("health", "--ready"), self.desk.lines), (0, ["ready"]))
+
+    def test_endpoints_for_a_client(self) -> None:
+        """The commands for a client can be had bare, to be run as they are (UI-75)."""
+        self.assertEqual(self.desk.run("endpoints", "--client", "curl"), 0)
+        (line,) = self.desk.lines
+        self.assertTrue(line.startswith("curl http://127.0.0.1:1234/"))
+        self.assertEqual(self.desk.run("endpoints", "--client", "fax"), 1)
+
+    def test_models(self) -> None:
+        """Each copy has a line."""
+        self.desk.run("model", "list")
+        rows = [line.split()[:3] for line in self.desk.lines if line.startswith("smollm2:360m")]
+        self.assertEqual(rows, [["smollm2:360m", "3f0c9a52", each] for each in ("embedded", "ollama")])
+
+    def test_job_filters(self) -> None:
+        """Filters are the API's."""
+        self.desk.run("job", "list", "--state", "running", "--state", "queued", "--model", "a b", "--limit", "5")
+        self.assertEqual(self.desk.asked, [("GET", "/api/v1/jobs?state=running%2Cqueued&model=a+b&limit=5")])
+
+    def test_job_pages(self) -> None:
+        """A list that goes on says how to go on."""
+        self.admit(done=True)
+        self.admit(done=True)
+        self.desk.run("job", "list", "--limit", "1")
+        cursor = self.desk.err.getvalue().split()[-1]
+        self.assertEqual(self.desk.run("job", "list", "--limit", "1", "--cursor", cursor), 0)
+        self.assertEqual(self.desk.err.getvalue(), "")
+
+    def test_job(self) -> None:
+        """One job is shown with why it is where it is, its tokens and its attempts."""
+        id = self.admit(done=True)
+        self.assertEqual(self.desk.run("job", "show", id), 0)
+        text = self.desk.out.getvalue()
+        for shown in (id, "completed", "smollm2", NODE, "rank=1/1", "5 in, 7 out", "won"):
+            self.assertIn(shown, text)
+
+    def test_dismiss(self) -> None:
+        """An entry is dismissed by its id, whatever is in it."""
+        id = "test:broken:a/b c?d"
+        self.desk.node.errors.raise_entry(id, thing="x")
+        self.assertEqual(self.desk.run("error", "dismiss", id), 0)
+        self.assertEqual(self.desk.node.errors.entries(), ())
+        self.assertEqual(self.desk.run("error", "dismiss", id), 1)
+        self.assertIn("(no_such_error, e-", self.desk.err.getvalue())
+
+    def test_version(self) -> None:
+        """The version is told with or without a service."""
+        self.desk.run("version")
+        self.assertEqual(self.desk.lines, [f"pair-admin {__version__}, service 0.1.0"])
+        desk = Desk(self, running=False)
+        self.assertEqual((desk.run("version", "--json"), desk.json), (0, {"version": __version__, "service": None}))
+
+    def test_hostile_names(self) -> None:
+        """A name from elsewhere plays no tricks with the terminal (UI-92)."""
+        self.desk.node.ledger.admit("lmstudio", "openai", "chat", "/v1", False, "[red]a\x1b[2Jb\u202ec\nd", 1)
+        self.desk.run("job", "list")
+        self.assertIn("[red]a[2Jbcd", self.desk.out.getvalue())
+        self.assertNotIn("\x1b", self.desk.out.getvalue())
+
+
+class ConfigTests(DeskTestCase):
+    def file(self, text: str) -> str:
+        path = Path(self.mktemp())
+        path.write_text(text)
+        path.chmod(0o600)
+        return str(path)
+
+    def test_valid(self) -> None:
+        """A good file is valid, and no service is needed (OP-8)."""
+        path = self.file("[proxy.ports]\nollama = 11500\n")
+        self.assertEqual(self.desk.run("config", "check", path), 0)
+        self.assertEqual((self.desk.lines, self.desk.asked), ([f"{path}: valid"], []))
+
+    def test_not_valid(self) -> None:
+        """All problems are told at once, exit 1 (OP-9)."""
+        path = self.file('[proxy]\nprots = 1\nmax_active = "many"\n')
+        self.assertEqual(self.desk.run("config", "check", path), 1)
+        self.assertEqual(len(self.desk.lines), 3)
+        self.desk.run("config", "check", path, "--json")
+        verdict = self.desk.json
+        self.assertEqual((verdict["valid"], verdict["file"], len(verdict["problems"])), (False, path, 2))
+
+    def test_environment(self) -> None:
+        """The environment counts: it names the file, and has settings of its own."""
+        self.desk.environ |= {"PAIR_CONFIG": self.file(""), "PAIR_SET__PROXY__MAX_ACTIVE": "1"}
+        self.assertEqual(self.desk.run("config", "check"), 1)
+        self.assertIn("PAIR_SET__PROXY__MAX_ACTIVE", self.desk.out.getvalue())
+
+    def test_missing(self) -> None:
+        """A file that is not there is not valid (OP-4)."""
+        self.assertEqual(self.desk.run("config", "check", "/nowhere/pair.toml"), 1)
+
+    def test_example(self) -> None:
+        """The example is a valid settings file (OP-8)."""
+        self.assertEqual(self.desk.run("config", "example"), 0)
+        self.assertEqual(self.desk.run("config", "check", self.file(self.desk.out.getvalue())), 0)
+
+
+class TokenTests(DeskTestCase):
+    def test_rotated(self) -> None:
+        """The token is another one, for the owner alone, and is not shown (UI-15, UI-106)."""
+        path = self.desk.state / "control.token"
+        before = path.read_text()
+        self.assertEqual(self.desk.run("token", "rotate"), 0)
+        after = path.read_text()
+        self.assertRegex(after, r"^pair_ct_[A-Za-z0-9_-]{43}\n$")
+        self.assertNotEqual(after, before)
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
+        self.assertNotIn(after.strip(), self.desk.out.getvalue())
+        self.assertEqual(sorted(each.name for each in self.desk.state.iterdir()), ["control.json", "control.token"])
+
+    def test_no_directory(self) -> None:
+        """Without a state directory there is nothing to rotate."""
+        self.assertEqual(self.desk.run("token", "rotate", "--state-dir", "/nowhere"), 1)

@@ -1,0 +1,332 @@
+"""Tests of pair.control.app, asked through the site that stands in front of it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from twisted.trial.unittest import SynchronousTestCase
+
+from pair.control.app import ControlApi, control_app
+from pair.control.routes import BASE, ROUTES, Route
+from pair.records.jobs import Usage
+from pair.test.control.samples import NODE, NOW, Node
+
+if TYPE_CHECKING:
+    from werkzeug.routing import Map
+
+    from pair.test.surfaces.wire import Answer
+
+
+def example_path(route: Route) -> str:
+    return (
+        route.path.replace("<origin>", "self")
+        .replace("<node>", "self")
+        .replace("<path:id>", "a:b")
+        .replace("<id>", "1")
+    )
+
+
+class WalkTests(SynchronousTestCase):
+    """Every route, and an unknown path, from the outside (UI-9, X02)."""
+
+    def setUp(self) -> None:
+        self.node = Node()
+        unknown = [("GET", "/"), ("GET", f"{BASE}/nowhere"), ("POST", f"{BASE}/service"), ("DELETE", "/healthz/x")]
+        self.all = [(route.method, example_path(route)) for route in ROUTES] + unknown
+        self.public = {route.path for route in ROUTES if route.auth != "token"}
+
+    def test_foreign_host(self) -> None:
+        """A foreign Host is refused everywhere, with the token too (UI-4)."""
+        for method, path in self.all:
+            answer = self.node.ask(method, path, host="evil.example")
+            self.assertEqual((answer.status, answer.code), (421, "bad_host"), path)
+
+    def test_foreign_origin(self) -> None:
+        """A foreign Origin is refused everywhere, with the token too (UI-5)."""
+        for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
+            for method, path in self.all:
+                answer = self.node.ask(method, path, origin=origin)
+                self.assertEqual((answer.status, answer.code), (403, "bad_origin"), path)
+
+    def test_no_credentials(self) -> None:
+        """Without the token all is refused but the public paths (UI-13, UI-14)."""
+        for method, path in self.all:
+            answer = self.node.ask(method, path, authorization=None)
+            if path in self.public:
+                self.assertEqual(answer.status, 200, path)
+            else:
+                self.assertEqual((answer.status, answer.code), (401, "unauthorized"), path)
+                self.assertEqual(answer.field("www-authenticate"), "Bearer")
+
+    def test_no_way_around(self) -> None:
+        """Other ways to write a path are judged as the path that they lead to."""
+        for path in ("/%61pi/v1/service", "/api%2Fv1/service"):
+            self.assertEqual(self.node.ask("GET", path, sec_fetch_site="cross-site").code, "bad_origin", path)
+            self.assertEqual(self.node.ask("GET", path, authorization=None).code, "unauthorized", path)
+        self.assertEqual(self.node.ask("GET", "//api/v1/service").code, "bad_request")
+
+    def test_simple_post(self) -> None:
+        """What a page can post without asking first is refused for its type, with the token even (UI-12)."""
+        answer = self.node.ask("POST", f"{BASE}/errors/self/dismiss/a:b", b"{}", content_type="text/plain")
+        self.assertEqual((answer.status, answer.code), (415, "unsupported_media_type"))
+
+
+class TableTests(SynchronousTestCase):
+    def test_table_is_the_url_map(self) -> None:
+        """Klein has the routes of the table and no others (UI-30)."""
+        node = Node()
+        urls: Map = control_app(ControlApi(node.sources, node.revision)).url_map
+        found = {
+            (method, rule.rule, rule.endpoint)
+            for rule in urls.iter_rules()
+            for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+        }
+        self.assertEqual(found, {(route.method, route.path, route.operation) for route in ROUTES})
+
+    def test_every_operation_has_a_command(self) -> None:
+        """Each operation has a command or a reason to have none, never both (UI-30)."""
+        for route in ROUTES:
+            self.assertNotEqual(route.cli is None, not route.no_cli, route.operation)
+
+    def test_operations_are_unique(self) -> None:
+        """An operation id names one route (UI-29)."""
+        self.assertEqual(len({route.operation for route in ROUTES}), len(ROUTES))
+
+    def test_answers_fit_the_table(self) -> None:
+        """What a route answers is what the table says it answers (UI-30)."""
+        node = Node()
+        job = node.ledger.admit("lmstudio", "openai", "chat", "/v1/chat/completions", False, "m", 10)
+        node.errors.raise_entry("test:broken:thing", thing="thing")
+        for route in ROUTES:
+            path = example_path(route).replace("/self/1", f"/self/{job.id}").replace("a:b", "test:broken:thing")
+            answer = node.ask(route.method, path)
+            self.assertEqual(answer.status, 200, route.operation)
+            if route.answer is not bytes:
+                msgspec.json.decode(answer.body, type=route.answer)
+
+
+class HealthTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.node = Node()
+
+    def test_health(self) -> None:
+        """Health tells that we live and for how long, and no name (OP-42)."""
+        self.assertEqual(self.node.ask("GET", "/healthz").json, {"status": "ok", "uptimeMs": 5000})
+
+    def test_ready(self) -> None:
+        """A ready node says so (OP-42)."""
+        answer = self.node.ask("GET", "/readyz")
+        self.assertEqual((answer.status, answer.json), (200, {"ready": True}))
+
+    def test_not_ready(self) -> None:
+        """One that is not says why, with 503 (OP-42)."""
+        self.node.reasons = ["store_read_only"]
+        answer = self.node.ask("GET", "/readyz")
+        self.assertEqual((answer.status, answer.json), (503, {"ready": False, "reasons": ["store_read_only"]}))
+
+    def test_metrics(self) -> None:
+        """Metrics come as Prometheus text (OP-40)."""
+        answer = self.node.ask("GET", "/metrics")
+        self.assertEqual(answer.body, b"pair_up 1\n")
+        self.assertEqual(answer.field("content-type"), "text/plain; version=0.0.4; charset=utf-8")
+
+    def test_metrics_off(self) -> None:
+        """Switched off, they are not there."""
+        self.node.metrics = None
+        self.assertEqual(self.node.ask("GET", "/metrics").status, 404)
+
+    def test_head(self) -> None:
+        """A probe may ask by HEAD."""
+        answer = self.node.ask("HEAD", "/healthz")
+        self.assertEqual((answer.status, answer.body), (200, b""))
+
+
+class ReadTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.node = Node()
+
+    def read(self, path: str) -> Any:
+        answer = self.node.ask("GET", BASE + path)
+        self.assertEqual(answer.status, 200)
+        return answer.json
+
+    def test_service(self) -> None:
+        """The process, in camelCase, with its listeners and parts (UI-22, UI-31)."""
+        service = self.read("/service")
+        self.assertEqual((service["node"], service["startedAt"], service["stateDir"]), (NODE, NOW - 5000, "/state"))
+        self.assertEqual(service["protocol"], {"min": 1, "max": 1})
+        self.assertEqual(service["listeners"], [{"name": "console", "address": "127.0.0.1:14300", "state": "bound"}])
+        self.assertEqual(service["components"][0]["name"], "store")
+        self.assertEqual(service["watchdog"], {"stalls": 0, "lastStallAt": None, "longestMs": 0})
+
+    def test_stamp(self) -> None:
+        """A list tells which state of things it shows (UI-25)."""
+        before = self.read("/engines")
+        self.node.revision.bump()
+        after = self.read("/models")
+        self.assertEqual(before["generation"], after["generation"])
+        self.assertEqual((before["revision"], after["revision"]), (0, 1))
+
+    def test_engines(self) -> None:
+        """Each engine with its node, its address and the number of its models (UI-37)."""
+        embedded, ollama = self.read("/engines")["engines"]
+        self.assertEqual((embedded["node"], embedded["address"]), (NODE, "127.0.0.1:1235"))
+        self.assertEqual((embedded["state"], embedded["health"], embedded["version"]), ("running", "ok", "0.2"))
+        self.assertEqual((embedded["modelCount"], embedded["loadedCount"]), (2, 1))
+        self.assertEqual((ollama["state"], ollama["address"]), ("stopped", None))
+
+    def test_models(self) -> None:
+        """One row a name with all copies; the owners run; the same weights under two names are two rows (UI-41)."""
+        rows = {row["name"]: row for row in self.read("/models")["models"]}
+        self.assertEqual(list(rows), ["nomic-embed", "smollm2", "smollm2:360m"])
+        both = rows["smollm2:360m"]
+        self.assertEqual([copy["engine"] for copy in both["copies"]], ["embedded", "ollama"])
+        self.assertEqual([len(copy["loaded"]) for copy in both["copies"]], [1, 0])
+        self.assertEqual((both["owners"], both["sameAs"]), ([NODE], ["smollm2"]))
+        self.assertEqual((rows["smollm2"]["owners"], rows["smollm2"]["sameAs"]), ([], ["smollm2:360m"]))
+        self.assertEqual(rows["nomic-embed"]["sameAs"], [])
+        self.assertNotIn("listed", both["copies"][0])
+
+    def test_endpoints(self) -> None:
+        """A bound facade comes with a model that is there and a command for it; another says why not (UI-59)."""
+        bound, failed = self.read("/endpoints")["endpoints"]
+        self.assertEqual((bound["url"], bound["defaultModel"]), ("http://127.0.0.1:1234", "smollm2:360m"))
+        (snippet,) = bound["snippets"]
+        words = shlex.split(snippet["text"])
+        self.assertEqual(
+            (snippet["client"], words[:2]), ("curl", ["curl", "http://127.0.0.1:1234/v1/chat/completions"])
+        )
+        self.assertEqual(msgspec.json.decode(words[-1])["model"], "smollm2:360m")
+        self.assertEqual((failed["url"], failed["snippets"]), (None, []))
+        self.assertEqual((failed["state"], failed["detail"]), ("failed", "Port 11434 is held."))
+
+    def test_openapi(self) -> None:
+        """The document names every operation, and its references lead somewhere (UI-29)."""
+        document = self.read("/openapi.json")
+        operations = {each["operationId"] for methods in document["paths"].values() for each in methods.values()}
+        self.assertEqual(operations, {route.operation for route in ROUTES})
+        self.assertIn(f"{BASE}/errors/{{node}}/dismiss/{{id}}", document["paths"])
+        text = msgspec.json.encode(document).decode()
+        referred = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
+        self.assertLessEqual(referred, set(document["components"]["schemas"]))
+        query = document["paths"][f"{BASE}/jobs"]["get"]["parameters"]
+        self.assertIn("limit", [each["name"] for each in query])
+
+
+class JobTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.node = Node()
+        for number in range(3):
+            job = self.node.ledger.admit("lmstudio", "openai", "chat", "/v1/chat/completions", False, f"m{number}", 10)
+            job.attempt_began(NODE, "embedded", "pressure", "rank=1/1")
+            if number < 2:
+                job.committed(200)
+                job.completed(200, 20, Usage(1, 2))
+
+    def jobs(self, query: str = "") -> Answer:
+        return self.node.ask("GET", f"{BASE}/jobs{query}")
+
+    def ids(self, query: str = "") -> list[str]:
+        answer = self.jobs(query)
+        self.assertEqual(answer.status, 200, query)
+        return [job["id"].partition(".")[2] for job in answer.json["jobs"]]
+
+    def test_list(self) -> None:
+        """Jobs under way first, then the ended ones (JB-58)."""
+        self.assertEqual(self.ids(), ["3", "1", "2"])
+
+    def test_filters(self) -> None:
+        """By state, several too, node, engine, model and time (UI-45)."""
+        for query, expected in (
+            ("?state=completed", ["1", "2"]),
+            ("?state=queued,running", ["3"]),
+            ("?node=self", ["3", "1", "2"]),
+            (f"?node={NODE}", ["3", "1", "2"]),
+            ("?node=other", []),
+            ("?engine=embedded&model=m1", ["2"]),
+            (f"?since={NOW + 1}", []),
+        ):
+            self.assertEqual(self.ids(query), expected, query)
+
+    def test_pages(self) -> None:
+        """A page ends with the cursor of the next one, the last with none (UI-25)."""
+        first = self.jobs("?limit=2").json
+        self.assertEqual(len(first["jobs"]), 2)
+        second = self.jobs(f"?limit=2&cursor={first['nextCursor']}").json
+        self.assertEqual((len(second["jobs"]), second["nextCursor"]), (1, None))
+
+    def test_bad_filters(self) -> None:
+        """A filter that is none is 422 and named (JB-58)."""
+        for query, path in (
+            ("?limit=0", "limit"),
+            ("?limit=501", "limit"),
+            ("?limit=ten", "limit"),
+            ("?since=-1", "since"),
+            ("?state=done", "state"),
+            ("?state=", "state"),
+            ("?cursor=x", "cursor"),
+            ("?colour=red", "colour"),
+            ("?node=a&node=b", "node"),
+        ):
+            answer = self.jobs(query)
+            self.assertEqual((answer.status, answer.code), (422, "invalid_value"), query)
+            self.assertEqual(answer.json["error"]["details"], {"path": path}, query)
+
+    def test_one(self) -> None:
+        """One job by its origin and id, with its attempts and tokens (UI-45)."""
+        for origin in ("self", NODE):
+            job = self.node.ask("GET", f"{BASE}/jobs/{origin}/a1b2c3d4e5f60718.1").json
+            self.assertEqual((job["state"], job["attempts"][0]["engine"]), ("completed", "embedded"))
+            self.assertEqual(job["usage"], {"promptTokens": 1, "outputTokens": 2})
+
+    def test_unknown(self) -> None:
+        """An unknown one is 404 (UI-24)."""
+        for path in ("/jobs/self/x.1", "/jobs/other/a1b2c3d4e5f60718.1"):
+            answer = self.node.ask("GET", BASE + path)
+            self.assertEqual((answer.status, answer.code), (404, "no_such_job"))
+
+
+class ErrorTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.node = Node()
+
+    def listed(self) -> list[str]:
+        return [entry["id"] for entry in self.node.ask("GET", f"{BASE}/errors").json["errors"]]
+
+    def dismiss(self, id: str, node: str = "self", body: bytes | None = None) -> Answer:
+        return self.node.ask("POST", f"{BASE}/errors/{node}/dismiss/{id}", body)
+
+    def test_dismissed(self) -> None:
+        """A dismissed entry is gone; its id is the rest of the path, whatever is in it (UI-47)."""
+        for subject, path in (
+            ("a", "a"),
+            ("a/b", "a/b"),
+            ("a/b", "a%2Fb"),
+            ("http://x", "http%3A%2F%2Fx"),
+            ("a b", "a%20b"),
+        ):
+            id = f"test:broken:{subject}"
+            self.node.errors.raise_entry(id, thing=subject)
+            self.assertEqual(self.listed(), [id])
+            answer = self.dismiss(f"test:broken:{path}")
+            self.assertEqual((answer.status, answer.json, self.listed()), (200, {"dismissed": id}, []), path)
+
+    def test_unknown(self) -> None:
+        """What is not there cannot be dismissed (UI-24)."""
+        answer = self.dismiss("test:broken:x")
+        self.assertEqual((answer.status, answer.code), (404, "no_such_error"))
+
+    def test_other_node(self) -> None:
+        """Nor what is another node's."""
+        self.assertEqual(self.dismiss("test:broken:x", node="other").code, "no_such_node")
+
+    def test_body(self) -> None:
+        """It takes no body; an empty object is none, anything else is named (UI-12)."""
+        self.node.errors.raise_entry("test:broken:x", thing="x")
+        for body, path in ((b'{"a":1}', "a"), (b"[]", ""), (b"{} {}", ""), (b"\xff", ""), (b"[" * 5000, "")):
+            answer = self.dismiss("test:broken:x", body=body)
+            self.assertEqual((answer.status, answer.code), (400, "bad_request"), body[:10])
+            self.assertEqual(answer.json["error"]["details"], {"path": path}, body[:10])
+        self.assertEqual(self.dismiss("test:broken:x", body=b"{}").status, 200)
