@@ -79,6 +79,7 @@ def clean_text(text: str, limit: int = 256) -> str:
     """``text`` without control, bidirectional and other hidden characters.
 
     Args:
+        text: from anywhere.
         limit: the most characters of the result, from 1 on; a longer one is cut and ends in ``…``.
     """
     if not text.isprintable():

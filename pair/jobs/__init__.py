@@ -1,0 +1,1 @@
+"""Jobs: the life of every inference request of this node, and their history (jobs page)."""
