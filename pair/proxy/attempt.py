@@ -1,0 +1,208 @@
+"""One request at one engine, up to the first byte of its answer (PX-44, PX-47, PX-51)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from pair.protocols.response import ResponseHead
+from pair.proxy.headers import request_head
+from pair.proxy.outcomes import EMPTY, STALLED, Judgement, judge_connection, judge_status
+from pair.proxy.plane import Plane, credential_of, target_of
+from pair.proxy.replies import Refusal, engine_silent, refusal
+from pair.routing.dialects import Verdict, classify
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from twisted.internet.interfaces import IDelayedCall
+
+    from pair.protocols.http_client import Call, UpstreamFailure
+    from pair.proxy.request import ClientRequest
+    from pair.routing.candidates import Candidate
+
+REFUSAL_LIMIT = 64 * 1024
+"""Bytes that are read of a refusal, which may become the final answer (PX-47)."""
+
+REFUSAL_SECONDS = 1.0
+"""Seconds in which a refusal must have been read."""
+
+
+class Terms(Struct, frozen=True):
+    """How a class of requests is dispatched.
+
+    ``rounds``: how often its owners are gone through. ``patience``: seconds
+    until a response head must be there; 0 waits while the engine is alive.
+    ``setting``: where a person can change that. ``commits_on_head``: the answer
+    is passed on from its head, not from its first body byte (PX-57).
+    ``reserves``: it counts as load of its node (RT-41).
+    """
+
+    rounds: int
+    patience: float = 0
+    setting: str | None = None
+    commits_on_head: bool = False
+    reserves: bool = True
+
+
+class EngineRefusal(Struct, frozen=True):
+    """A whole answer that is not a 2xx, and what it says of the engine."""
+
+    head: ResponseHead
+    body: bytes
+    verdict: Verdict
+
+
+class AttemptOwner(Protocol):
+    """Who is told how an attempt ends; one of the two, once, unless it abandons the attempt."""
+
+    def attempt_failed(self, attempt: Attempt, judgement: Judgement, answer: EngineRefusal | Refusal) -> None:
+        """There is no answer to commit; ``answer`` is what the client gets if nothing better comes."""
+
+    def attempt_won(self, attempt: Attempt, head: ResponseHead, raw: bytes, parts: Sequence[bytes]) -> None:
+        """The answer begins; the owner takes over ``attempt.call``."""
+
+
+class Attempt:
+    """Sends a request to one engine and judges what comes first."""
+
+    call: Call
+
+    def __init__(
+        self, plane: Plane, owner: AttemptOwner, request: ClientRequest, candidate: Candidate, terms: Terms
+    ) -> None:
+        self.candidate = candidate
+        self._plane = plane
+        self._owner = owner
+        self._request = request
+        self._terms = terms
+        self._head: ResponseHead | None = None
+        self._refusing = False
+        self._early = b""
+        self._body = bytearray()
+        self._patience: IDelayedCall | None = None
+        self._timers: list[IDelayedCall] = []
+
+    def begin(self, body: bytes | None) -> None:
+        """Send the request; ``body`` is None where it has none."""
+        plane, engine = self._plane, self.candidate.engine
+        target = target_of(plane, engine)
+        if target is None:
+            self._end(judge_connection("connect"), refusal("engine_unreachable"))
+            return
+        head = request_head(
+            self._request.exchange.head.method,
+            self._request.target,
+            self._request.exchange.head.fields,
+            authority=target.authority,
+            length=None if body is None else len(body),
+            hop=1,
+            credential=credential_of(plane, engine),
+        )
+        self.call = plane.pool.send(target, head, body or b"", self, head_only=self._request.head_only)
+        self._patience = self._wait(self._terms.patience, self._terms.setting)
+        if not self._terms.commits_on_head:
+            self._wait(plane.settings.first_byte_limit, "proxy.first_byte_limit")
+        plane.sweep.watch(self)
+
+    def abandon(self) -> None:
+        """Break off; the owner hears nothing more (PX-48, PX-49)."""
+        self._rest()
+        self.call.abort()
+
+    def head_received(self, head: ResponseHead) -> None:
+        """A 2xx may be the answer; anything else is read whole first."""
+        self._head = head
+        if self._patience is not None and self._patience.active():
+            self._patience.cancel()
+        if not 200 <= head.status < 300:
+            self._stop_timers()
+            self._refusing = True
+            self._timers = [self._plane.clock.callLater(REFUSAL_SECONDS, self._refusal_overran)]
+        elif self._terms.commits_on_head:
+            self._win(b"", ())
+
+    def body_received(self, raw: bytes, parts: Sequence[bytes]) -> None:
+        """The first payload byte wins; framing alone does not."""
+        assert self._head is not None, "a body has a head before it"
+        if self._refusing:
+            for part in parts:
+                self._body += part
+            if len(self._body) > REFUSAL_LIMIT:
+                self._refusal_overran()
+        elif parts:
+            self._win(self._early + raw, parts)
+        else:
+            self._early += raw
+
+    def response_ended(self) -> None:
+        """A refusal is whole; a 2xx has ended before its first byte."""
+        head = self._head
+        assert head is not None, "a response that ended has a head"
+        if self._refusing:
+            self._refused(head)
+        elif head.chunked or head.content_length == 0 or head.status in (204, 205) or self._request.head_only:
+            self._win(self._early, ())
+            self.call.receiver.response_ended()
+        else:
+            # Neither length nor chunks, and not a byte before the close: the engine died (S16).
+            self._end(EMPTY, refusal("engine_unreachable"))
+
+    def response_lost(self, failure: UpstreamFailure) -> None:
+        """The connection failed; with a good head but no byte of the body the answer counts as empty."""
+        judgement = EMPTY if self._head is not None and not self._refusing else judge_connection(failure.kind)
+        self._end(judgement, refusal("engine_unreachable"))
+
+    def swept(self, now: float) -> None:
+        """Give up on an engine that is not alive any more (PX-56)."""
+        if not self._plane.engines.alive(self.candidate.engine):
+            self.call.abort()
+            self._end(STALLED, engine_silent())
+
+    def _wait(self, seconds: float, setting: str | None) -> IDelayedCall | None:
+        if not seconds:
+            return None
+        timer = self._plane.clock.callLater(seconds, self._overran, setting, seconds)
+        self._timers.append(timer)
+        return timer
+
+    def _overran(self, setting: str | None, seconds: float) -> None:
+        self.call.abort()
+        self._end(STALLED, engine_silent(setting, seconds))
+
+    def _refusal_overran(self) -> None:
+        head = self._head
+        assert head is not None, "a refusal has a head"
+        self.call.abort()
+        self._end(judge_status(head.status, self._verdict(head)), refusal("engine_unreachable"))
+
+    def _refused(self, head: ResponseHead) -> None:
+        verdict = self._verdict(head)
+        judgement = judge_status(head.status, verdict)
+        if head.status < 400:
+            self._end(judgement, refusal("engine_redirect"))
+        else:
+            self._end(judgement, EngineRefusal(head, bytes(self._body), verdict))
+
+    def _verdict(self, head: ResponseHead) -> Verdict:
+        return classify(self._plane.engines.dialect(self.candidate.engine), head.status, bytes(self._body[:8192]))
+
+    def _win(self, raw: bytes, parts: Sequence[bytes]) -> None:
+        assert self._head is not None, "an answer has a head"
+        self._rest()
+        self._owner.attempt_won(self, self._head, raw, parts)
+
+    def _end(self, judgement: Judgement, answer: EngineRefusal | Refusal) -> None:
+        self._rest()
+        self._owner.attempt_failed(self, judgement, answer)
+
+    def _rest(self) -> None:
+        self._stop_timers()
+        self._plane.sweep.leave(self)
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            if timer.active():
+                timer.cancel()
+        self._timers = []

@@ -1,0 +1,112 @@
+"""Keeps the whole body of a request for replay (PX-29 to PX-32)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pair.proxy.replies import Refusal, refusal
+from pair.proxy.request import ClientRequest
+
+if TYPE_CHECKING:
+    from pair.proxy.plane import Budget, Plane
+
+
+class KeptBody:
+    """A body that is kept, and counted in the budget of all, until nobody needs it any more."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.data = b""
+        self._budget = budget
+        self._held = 0
+
+    def hold(self, size: int) -> bool:
+        """Count ``size`` bytes for it in all, if the budget has them."""
+        more = size - self._held
+        if more > 0:
+            if not self._budget.take(more):
+                return False
+            self._held = size
+        return True
+
+    def free(self) -> None:
+        """Keep it no longer; a second call does nothing."""
+        self._budget.give(self._held)
+        self._held = 0
+        self.data = b""
+
+
+Ready = Callable[[ClientRequest, KeptBody, Callable[[], None]], None]
+"""``(request, body, ended)``: the body is whole; ``ended`` must be called once when the request has ended."""
+
+
+class Collector:
+    """Collects one body within the cap of one and the budget of all.
+
+    Args:
+        plane: the shared parts.
+        request: whose body it is.
+        ready: takes the request over with its body.
+        ended: called once when the request has ended, by us or by ``ready``.
+    """
+
+    def __init__(self, plane: Plane, request: ClientRequest, ready: Ready, ended: Callable[[], None]) -> None:
+        self._plane = plane
+        self._request = request
+        self._ready = ready
+        self._ended = ended
+        self._parts: list[bytes] = []
+        self._body = KeptBody(plane.bodies)
+        self._size = 0
+
+    def begin(self) -> None:
+        """Refuse what cannot be kept; else read it."""
+        exchange = self._request.exchange
+        declared = exchange.head.content_length or 0
+        coding = exchange.head.value(b"content-encoding")
+        if declared > self._plane.settings.max_body:
+            self._refuse(self._too_large())
+        elif coding is not None and coding.strip().lower() not in (b"", b"identity"):
+            self._refuse(refusal("unsupported_encoding"))
+        elif not self._body.hold(declared):
+            self._refuse(refusal("overloaded", retry_after=2))
+        elif not exchange.head.has_body:
+            self._hand_over()
+        else:
+            exchange.lost = self._end
+            exchange.read_body(self)
+
+    def body_received(self, data: bytes) -> None:
+        """Keep some of it; over the cap or the budget the request is refused (PX-29)."""
+        self._size += len(data)
+        if self._size > self._plane.settings.max_body:
+            self._refuse(self._too_large())
+        elif not self._body.hold(self._size):
+            self._refuse(refusal("overloaded", retry_after=2))
+        else:
+            self._parts.append(data)
+
+    def body_ended(self) -> None:
+        """It is whole."""
+        self._hand_over()
+
+    def body_stalled(self) -> None:
+        """It stopped in the middle (PX-31)."""
+        self._refuse(refusal("body_stalled"))
+
+    def _hand_over(self) -> None:
+        self._body.data = b"".join(self._parts)
+        self._parts.clear()
+        self._plane.meters.body_came(self._size)
+        self._ready(self._request, self._body, self._end)
+
+    def _too_large(self) -> Refusal:
+        return refusal("too_large", limit=self._plane.settings.max_body)
+
+    def _refuse(self, why: Refusal) -> None:
+        self._request.refuse(why)
+        self._end()
+
+    def _end(self) -> None:
+        self._body.free()
+        self._ended()

@@ -1,0 +1,239 @@
+"""Requests for this node's own engine alone: the classes *pass* and *mutate* (PX-25, PX-26).
+
+One try, streamed both ways, no job and no limit while bytes move: what a client
+says to its engine in words that PAIR does not route.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import implementer
+
+from pair.proxy.headers import request_head
+from pair.proxy.plane import Plane, credential_of, target_of
+from pair.proxy.relay import Relay
+from pair.proxy.replies import refusal
+from pair.proxy.unrecorded import UNRECORDED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pair.protocols.http_client import Call, UpstreamFailure
+    from pair.protocols.response import ResponseHead
+    from pair.proxy.request import ClientRequest
+
+HOLD = 1.0
+"""Seconds for which the end of a mutation's answer is held at most (PX-26)."""
+
+
+def own_engine(plane: Plane, facade: str) -> str | None:
+    """The first running engine of the facade's own kind, by id (PX-26); None where there is none."""
+    found = (each.status for each in plane.engines.inventory().engines)
+    return min((each.id for each in found if each.routable and each.kind == facade), default=None)
+
+
+def home_engine(plane: Plane, facade: str) -> str | None:
+    """The first running engine whose home is ``facade``, by id (PX-25); None where there is none."""
+    found = (each.status for each in plane.engines.inventory().engines)
+    return min((each.id for each in found if each.routable and each.facade == facade), default=None)
+
+
+class Direct:
+    """One such request.
+
+    Args:
+        plane: the shared parts.
+        request: the client's.
+        engine: where it goes.
+        mutates: it may change what models the engine has. It goes on a new
+            connection, so that nothing is ever sent twice, and its good answer
+            does not end before they were read again.
+        ended: called once, last.
+    """
+
+    def __init__(
+        self, plane: Plane, request: ClientRequest, engine: str, mutates: bool, ended: Callable[[], None]
+    ) -> None:
+        self.facade = request.facade
+        self.engine = engine
+        self._plane = plane
+        self._request = request
+        self._mutates = mutates
+        self._ended = ended
+        self._call: Call | None = None
+        self._relay: Relay | None = None
+
+    def begin(self) -> None:
+        """Send the head, and let the body follow at the engine's pace."""
+        plane, exchange = self._plane, self._request.exchange
+        plane.underway[self] = None
+        target = target_of(plane, self.engine)
+        if target is None:
+            self._refuse("engine_unreachable")
+            return
+        exchange.lost = self._client_gone
+        head = exchange.head
+        sent = request_head(
+            head.method,
+            self._request.target,
+            head.fields,
+            authority=target.authority,
+            length="chunked" if head.chunked else head.content_length,
+            hop=1,
+            credential=credential_of(plane, self.engine),
+        )
+        body = None if head.has_body else b""
+        self._call = plane.pool.send(target, sent, body, self, fresh=self._mutates, head_only=self._request.head_only)
+        if body is None:
+            upload = _Upload(self._request, self._call, self._stalled)
+            # In this order, so that the body rests until there is a connection.
+            exchange.read_body(upload)
+            self._call.register_producer(upload)
+
+    def stop(self) -> None:
+        """The service stops."""
+        if self._relay is not None:
+            self._relay.stop()
+        else:
+            self._give_up("stopping")
+
+    def head_received(self, head: ResponseHead) -> None:
+        """Pass the answer on from its head (PX-57); but a redirect to the engine's own address is none (H13)."""
+        assert self._call is not None, "an answer has a call"
+        if 300 <= head.status < 400 and _leads_away(head.value(b"location")):
+            self._give_up("engine_redirect")
+            return
+        plane, call = self._plane, self._call
+        self._relay = Relay(plane, self._request, call, head, self.engine, UNRECORDED, (), lambda good: self._end())
+        if self._mutates and 200 <= head.status < 300:
+            _HeldEnd(plane, self.engine, self._request, call, self._relay).begin()
+        else:
+            self._relay.begin(b"", ())
+
+    def body_received(self, raw: bytes, parts: Sequence[bytes]) -> None:
+        """Never happens: the relay takes over at the head."""
+        raise AssertionError("the relay receives the body")
+
+    def response_ended(self) -> None:
+        """Never happens: see :meth:`body_received`."""
+        raise AssertionError("the relay receives the end")
+
+    def response_lost(self, failure: UpstreamFailure) -> None:
+        """The engine broke off before it answered."""
+        self._refuse("engine_unreachable")
+
+    def _stalled(self) -> None:
+        if self._relay is None:
+            self._give_up("body_stalled")
+
+    def _give_up(self, code: str) -> None:
+        if self._call is not None:
+            self._call.abort()
+        self._refuse(code)
+
+    def _refuse(self, code: str) -> None:
+        self._request.refuse(refusal(code))
+        self._end()
+
+    def _client_gone(self) -> None:
+        if self._call is not None:
+            self._call.abort()
+        self._end()
+
+    def _end(self) -> None:
+        del self._plane.underway[self]
+        self._ended()
+
+
+class _HeldEnd:
+    """Passes an answer on to its relay, but what completes it only when the engine's models were read (PX-26).
+
+    Whoever pulled a model may then ask for it at once.
+    """
+
+    def __init__(self, plane: Plane, engine: str, request: ClientRequest, call: Call, relay: Relay) -> None:
+        self._plane = plane
+        self._engine = engine
+        self._exchange = request.exchange
+        self._call = call
+        self._relay = relay
+        self._held: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        """The head is there."""
+        self._pass(lambda: self._relay.begin(b"", ()))
+        self._call.receiver = self
+
+    def head_received(self, head: ResponseHead) -> None:
+        """Never happens: the head came before."""
+        raise AssertionError("a second head in one response")
+
+    def body_received(self, raw: bytes, parts: Sequence[bytes]) -> None:
+        """Pass it on, or hold it if it is the last."""
+        payload = tuple(parts)
+        self._pass(lambda: self._relay.body_received(raw, payload))
+
+    def response_ended(self) -> None:
+        """The engine is done: look what it has now."""
+        self._held.append(self._relay.response_ended)
+        listed: Deferred[None] = Deferred()
+        self._plane.engines.refresh(self._engine).addBoth(lambda _: None if listed.called else listed.callback(None))
+        listed.addTimeout(HOLD, self._plane.clock).addBoth(self._release)
+
+    def response_lost(self, failure: UpstreamFailure) -> None:
+        """The engine broke off."""
+        self._relay.response_lost(failure)
+
+    def _pass(self, step: Callable[[], None]) -> None:
+        if self._call.reader.complete:
+            self._held.append(step)
+        else:
+            step()
+
+    def _release(self, _: object) -> None:
+        for step in () if self._exchange.done else self._held:
+            step()
+
+
+def _leads_away(location: bytes | None) -> bool:
+    """Whether a Location is more than a path."""
+    return location is not None and (location[:1] != b"/" or location[:2] == b"//")
+
+
+@implementer(IPushProducer)
+class _Upload:
+    """The client's body on its way into the call, paused and resumed by the engine's socket."""
+
+    def __init__(self, request: ClientRequest, call: Call, stalled: Callable[[], None]) -> None:
+        self._exchange = request.exchange
+        self._chunked = request.exchange.head.chunked
+        self._call = call
+        self._stalled = stalled
+
+    def body_received(self, data: bytes) -> None:
+        """Pass on some of it."""
+        self._call.write_body(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def body_ended(self) -> None:
+        """It is whole."""
+        if self._chunked:
+            self._call.write_body(b"0\r\n\r\n")
+        self._call.end_body()
+
+    def body_stalled(self) -> None:
+        """The client stopped in the middle of it."""
+        self._stalled()
+
+    def pauseProducing(self) -> None:
+        """Take no more from the client for now."""
+        self._exchange.pause_body()
+
+    def resumeProducing(self) -> None:
+        """Take more."""
+        self._exchange.resume_body()
+
+    def stopProducing(self) -> None:
+        """The engine's socket is gone; whoever receives the response hears of it."""

@@ -1,0 +1,219 @@
+"""How an answer ended, told from the last bytes of its body (PX-62, PX-65).
+
+Pure. All is looked at once, at the end; while bytes pass, they are only kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from pair.protocols import ndjson, sse
+from pair.records.jobs import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LIMIT = 8 * 1024
+"""Octets of the end of a body that are kept."""
+
+_TRIM = 4 * LIMIT
+_FRAMES = 8
+"""How many frames are looked at. What tells of the end stands in the last three, pings apart."""
+
+_UNBOUNDED = frozenset({"generate", "responses"})
+"""Operations whose last frame may be longer than ``LIMIT``: that it is not seen means nothing (PX-62)."""
+
+_MOST = 2**53
+
+
+class Tail:
+    """Keeps the last ``LIMIT`` octets of a body as it passes. Parts are kept as they are, not copied."""
+
+    __slots__ = ("_dropped", "_parts", "_size")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._dropped = False
+
+    def feed(self, parts: Sequence[bytes]) -> None:
+        """Go on with ``parts`` of the body, without chunk framing."""
+        self._parts += parts
+        for part in parts:
+            self._size += len(part)
+        if self._size > _TRIM:
+            self._trim()
+
+    @property
+    def data(self) -> bytes:
+        """The last ``LIMIT`` octets, or all where there are no more."""
+        return b"".join(self._parts)[-LIMIT:]
+
+    @property
+    def cut(self) -> bool:
+        """The body is longer than ``data``."""
+        return self._dropped or self._size > LIMIT
+
+    def between_frames(self, content_type: bytes | None) -> bool:
+        """Whether a frame may follow what a body of this type has so far (PX-63)."""
+        media_type = _media_type(content_type)
+        if media_type == b"text/event-stream":
+            return sse.ends_frame(self.data)
+        return media_type == b"application/x-ndjson" and ndjson.ends_frame(self.data)
+
+    def _trim(self) -> None:
+        first = len(self._parts)
+        size = 0
+        while size < LIMIT:
+            first -= 1
+            size += len(self._parts[first])
+        del self._parts[:first]
+        self._parts[0] = self._parts[0][size - LIMIT :]
+        self._size = LIMIT
+        self._dropped = True
+
+
+class Ending(Struct, frozen=True):
+    """What the end of a 2xx answer says. What it does not tell is None.
+
+    ``finished``: the dialect's last frame is there; what closes now does no
+    harm (PX-62). ``unterminated``: a stream whose dialect has a last frame goes
+    on to its end without one; it matters for a body that is complete by its own
+    framing. ``error``: the engine reports a failure. Durations are in seconds,
+    as the engine measured them.
+    """
+
+    finished: bool = False
+    unterminated: bool = False
+    error: bool = False
+    usage: Usage = Usage()
+    prompt_seconds: float | None = None
+    output_seconds: float | None = None
+
+
+def inspect(family: str, operation: str, content_type: bytes | None, tail: Tail) -> Ending:
+    """Read the end of an answer.
+
+    Of a body that is neither SSE nor NDJSON something is known only if it is
+    JSON and kept whole.
+
+    Args:
+        family: The dialect of the route, of :data:`pair.routing.dialects.Family`.
+        operation: What is done on the route: ``chat``, ``generate`` …
+        content_type: The answer's; None if it has a content coding, for that is not undone.
+        tail: What was kept of the body.
+    """
+    media_type = _media_type(content_type)
+    if media_type == b"text/event-stream":
+        frames = sse.last_frames(tail.data, tail.cut, _FRAMES)
+    elif media_type == b"application/x-ndjson":
+        frames = [sse.Frame(b"", line) for line in ndjson.last_lines(tail.data, tail.cut, _FRAMES)]
+    elif media_type == b"application/json" and not tail.cut:
+        frames = [sse.Frame(b"", tail.data)]
+    else:
+        return Ending()
+    finished = error = False
+    told: dict[str, float] = {}
+    for frame in frames:
+        document = _decode(frame.data)
+        finished = finished or _is_last(family, operation, frame, document)
+        error = error or frame.event in (b"error", b"response.failed") or document.get("error") is not None
+        told |= _facts(document)
+    # Where not even one frame is whole, the last one is longer than what was kept: not seen, but not missing.
+    missing = not finished and (bool(frames) or not tail.cut)
+    return Ending(
+        finished=finished,
+        unterminated=missing and media_type != b"application/json" and operation not in _UNBOUNDED,
+        error=error,
+        usage=Usage(_count(told, "prompt_tokens"), _count(told, "output_tokens")),
+        prompt_seconds=told.get("prompt_seconds"),
+        output_seconds=told.get("output_seconds"),
+    )
+
+
+def _media_type(content_type: bytes | None) -> bytes:
+    return (content_type or b"").partition(b";")[0].strip().lower()
+
+
+def _decode(frame: bytes) -> dict[str, Any]:
+    """The JSON object in ``frame``; an empty one for anything else."""
+    try:
+        document = msgspec.json.decode(frame)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _is_last(family: str, operation: str, frame: sse.Frame, document: dict[str, Any]) -> bool:
+    if family == "ollama":
+        return document.get("done") is True
+    if family == "anthropic":
+        return frame.event == b"message_stop"
+    if family == "lmstudio1":
+        return frame.event == b"chat.end"
+    if operation == "responses":
+        return frame.event in (b"response.completed", b"response.incomplete", b"response.failed")
+    return frame.data == b"[DONE]"
+
+
+_FACTS = (
+    # llama.cpp, beside or instead of usage.
+    ("prompt_tokens", ("timings", "prompt_n"), 1),
+    ("output_tokens", ("timings", "predicted_n"), 1),
+    ("prompt_seconds", ("timings", "prompt_ms"), 1e-3),
+    ("output_seconds", ("timings", "predicted_ms"), 1e-3),
+    # Ollama.
+    ("prompt_tokens", ("prompt_eval_count",), 1),
+    ("output_tokens", ("eval_count",), 1),
+    ("prompt_seconds", ("prompt_eval_duration",), 1e-9),
+    ("output_seconds", ("eval_duration",), 1e-9),
+    # LM Studio: /api/v0, then /api/v1/chat, whole and as its last frame.
+    ("output_seconds", ("stats", "generation_time"), 1),
+    ("prompt_tokens", ("stats", "input_tokens"), 1),
+    ("output_tokens", ("stats", "total_output_tokens"), 1),
+    ("prompt_tokens", ("result", "stats", "input_tokens"), 1),
+    ("output_tokens", ("result", "stats", "total_output_tokens"), 1),
+    # OpenAI.
+    ("prompt_tokens", ("usage", "prompt_tokens"), 1),
+    ("output_tokens", ("usage", "completion_tokens"), 1),
+    # Anthropic at the start; responses at the end; both whole, and Anthropic before its last frame.
+    ("prompt_tokens", ("message", "usage", "input_tokens"), 1),
+    ("prompt_tokens", ("response", "usage", "input_tokens"), 1),
+    ("output_tokens", ("response", "usage", "output_tokens"), 1),
+    ("prompt_tokens", ("usage", "input_tokens"), 1),
+    ("output_tokens", ("usage", "output_tokens"), 1),
+)
+"""Where engines tell of tokens and durations; what stands later counts more."""
+
+_CACHED = {
+    "prompt_n": ("cache_n",),
+    "input_tokens": ("cache_read_input_tokens", "cache_creation_input_tokens"),
+}
+"""Counts that leave out what a cache had, and the fields beside them that count it."""
+
+
+def _facts(document: dict[str, Any]) -> dict[str, float]:
+    facts: dict[str, float] = {}
+    for name, path, unit in _FACTS:
+        value = _number(document, path)
+        if value is not None:
+            cached = (_number(document, (*path[:-1], each)) or 0 for each in _CACHED.get(path[-1], ()))
+            facts[name] = (value + sum(cached)) * unit
+    return facts
+
+
+def _number(document: dict[str, Any], path: tuple[str, ...]) -> float | None:
+    """The number at ``path``; None where there is none, or none that may be believed."""
+    value: Any = document
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
+        return value
+    return None
+
+
+def _count(facts: dict[str, float], name: str) -> int | None:
+    return int(facts[name]) if name in facts else None

@@ -1,0 +1,144 @@
+"""The fields of a request on its way to an engine and of the answer on its way back (PX-20, PX-66, PX-78 to PX-82).
+
+Pure, bytes in and bytes out. What is about one connection, about proxies
+before us, or about the web page behind the request ends here; framing and Host
+are always made anew, so that a request leaves with one of each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pair.proxy.replies import Fields
+
+Field = tuple[bytes, bytes]
+
+_HOP: Final = frozenset((b"connection", b"keep-alive", b"te", b"transfer-encoding", b"upgrade"))
+_REQUEST_NAMES: Final = _HOP | {
+    b"trailer",
+    # Made anew, or answered by us already (PX-30).
+    b"host",
+    b"content-length",
+    b"expect",
+    # What proxies before us say (PX-14), and what the page behind it is (PX-20).
+    b"forwarded",
+    b"x-real-ip",
+    b"origin",
+    b"referer",
+    b"cookie",
+}
+_REQUEST_PREFIXES: Final = (b"proxy-", b"x-forwarded-", b"x-pair-", b"sec-fetch-", b"access-control-")
+_RESPONSE_PREFIXES: Final = (b"proxy-", b"x-pair-", b"access-control-")
+_CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key"))
+_STREAMS: Final = frozenset((b"text/event-stream", b"application/x-ndjson"))
+
+
+def request_head(
+    method: bytes,
+    target: bytes,
+    fields: Iterable[Field],
+    *,
+    authority: bytes,
+    length: int | Literal["chunked"] | None,
+    hop: int,
+    credential: bytes | None = None,
+) -> bytes:
+    """The head of the request that an engine of this node is sent.
+
+    Args:
+        method: The client's.
+        target: Path and query.
+        fields: The client's fields, as sent.
+        authority: The engine's own ``host:port`` (PX-79).
+        length: Bytes of the body, ``"chunked"`` where they are not known, None where there is no body.
+        hop: 1 from the node where the request arrived, 2 from an ingress (PX-80).
+        credential: The token stored for this engine. It takes the place of whatever
+            the client sent; without one the client's own pass (PX-81).
+
+    Raises:
+        ValueError: A value would end its line: nothing may leave.
+    """
+    named = _named_by_connection(fields)
+    dropped = named if credential is None else named | _CREDENTIALS
+    lines = [method + b" " + target + b" HTTP/1.1", b"Host: " + authority]
+    for name, value in fields:
+        low = name.lower()
+        if low not in _REQUEST_NAMES and low not in dropped and not low.startswith(_REQUEST_PREFIXES):
+            lines.append(name + b": " + value)
+    if length == "chunked":
+        lines.append(b"Transfer-Encoding: chunked")
+    elif length is not None:
+        lines.append(b"Content-Length: %d" % length)
+    lines.append(b"X-Pair-Hop: %d" % hop)
+    if credential is not None:
+        lines.append(b"Authorization: Bearer " + credential)
+    head = b"\r\n".join(lines) + b"\r\n\r\n"
+    ends = len(lines) + 1
+    if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
+        raise ValueError("a field of the request holds a line end")
+    return head
+
+
+def origin_form(target: bytes) -> bytes:
+    """The path and query of a target, whatever its form (RFC 9112, section 3.2)."""
+    if target[:1] in (b"/", b"*"):
+        return target
+    rest = target.partition(b"://")[2]
+    path = rest.find(b"/")
+    query = rest.find(b"?")
+    if path < 0 or 0 <= query < path:
+        return b"/" + (rest[query:] if query >= 0 else b"")
+    return rest[path:]
+
+
+def response_fields(fields: Sequence[Field], *, chunked: bool, extra: Fields = ()) -> list[Field]:
+    """The fields that a client gets of an engine's answer.
+
+    Args:
+        fields: The engine's, as sent.
+        chunked: The body is handed on with the chunks it came in, so that the fields must say so.
+        extra: Ours: those of CORS, and those that explain.
+    """
+    # What frames the body is ours to keep, whatever Connection says.
+    named = _named_by_connection(fields) - {b"content-length"}
+    kept: list[Field] = []
+    seen = set()
+    streams = False
+    for field in fields:
+        low = field[0].lower()
+        if low in _HOP or low in named or low.startswith(_RESPONSE_PREFIXES):
+            continue
+        if low == b"content-type":
+            streams = field[1].partition(b";")[0].strip().lower() in _STREAMS
+        elif (low == b"vary" and _about_origin(field[1])) or (low == b"content-length" and chunked):
+            continue
+        seen.add(low)
+        kept.append(field)
+    if streams:
+        # Whatever stands between us and the client must not hold back or keep a stream (PX-66).
+        if b"x-accel-buffering" not in seen:
+            kept.append((b"X-Accel-Buffering", b"no"))
+        if b"cache-control" not in seen:
+            kept.append((b"Cache-Control", b"no-cache"))
+    if chunked:
+        kept.append((b"Transfer-Encoding", b"chunked"))
+    kept.extend(extra)
+    return kept
+
+
+def _named_by_connection(fields: Iterable[Field]) -> frozenset[bytes]:
+    """The names, in lower case, of the fields that are for this connection only (RFC 9110, section 7.6.1)."""
+    named: frozenset[bytes] = frozenset()
+    for name, value in fields:
+        if len(name) == 10 and name.lower() == b"connection":
+            named |= {each.strip(b" \t") for each in value.lower().split(b",")}
+    return named
+
+
+def _about_origin(vary: bytes) -> bool:
+    """Whether a Vary is the engine's own CORS speaking, and no more."""
+    members = [each.strip(b" \t") for each in vary.lower().split(b",")]
+    return all(each == b"origin" or each.startswith(b"access-control-request-") for each in members)

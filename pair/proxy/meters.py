@@ -1,0 +1,91 @@
+"""The figures of the data path (OP-40): counted at the ends of requests and attempts, never per chunk (OP-41)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pair.metrics import SHORT_SECONDS, Counter, Histogram, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pair.proxy.request import ClientRequest
+    from pair.records.jobs import Outcome
+    from pair.routing.planning import Answer
+
+_LOCAL = frozenset({"identity", "mutate", "tunnel"})
+_STATUSES = frozenset({404, 429, 503})
+
+
+class Meters:
+    """Counts what happens to requests.
+
+    Args:
+        seconds: the clock of ``ClientRequest.began_at``.
+    """
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self.requests = Counter()
+        self.attempts = Counter()
+        self.no_owners = Counter()
+        self.bytes = Counter()
+        self.durations = Histogram()
+        self.first_bytes = Histogram()
+        self.routing = Histogram(SHORT_SECONDS)
+
+    def sources(self) -> Mapping[str, Source]:
+        """The families that are counted here, for :meth:`pair.metrics.Metrics.register`."""
+        return {
+            "pair_requests_total": self.requests,
+            "pair_attempts_total": self.attempts,
+            "pair_no_owner_total": self.no_owners,
+            "pair_bytes_total": self.bytes,
+            "pair_request_duration_seconds": self.durations,
+            "pair_time_to_first_byte_seconds": self.first_bytes,
+            "pair_routing_seconds": self.routing,
+        }
+
+    def dispatched(self, request: ClientRequest) -> None:
+        """The first attempt of a request begins."""
+        self.routing.observe(self._seconds() - request.began_at)
+
+    def first_byte(self, request: ClientRequest) -> None:
+        """The first byte of an engine's answer is there."""
+        self.first_bytes.observe(self._seconds() - request.began_at, (request.facade,))
+
+    def attempt_ended(self, node: str, engine: str, outcome: Outcome, status: int | None) -> None:
+        """An attempt won or failed."""
+        word: str = outcome
+        if outcome == "status":
+            word = f"status_{status}" if status in _STATUSES else "status_other"
+        self.attempts.inc((node, engine, word))
+
+    def no_owner(self, request: ClientRequest, reason: Answer) -> None:
+        """The gate let a request no further."""
+        self.no_owners.inc((request.facade, reason))
+
+    def body_came(self, size: int) -> None:
+        """The body of a request was kept whole."""
+        self.bytes.inc(("client", "in"), size)
+
+    def body_passed(self, size: int) -> None:
+        """The body of an engine's answer went to the client, as far as it came."""
+        self.bytes.inc(("engine", "in"), size)
+        self.bytes.inc(("client", "out"), size)
+
+    def request_ended(self, request: ClientRequest) -> None:
+        """A request has its answer, or its client left."""
+        self.requests.inc((request.facade, request.dialect, _kind(request), _status(request.status)))
+        self.durations.observe(self._seconds() - request.began_at, (request.facade,))
+
+
+def _kind(request: ClientRequest) -> str:
+    role = None if request.route is None else request.route.role
+    if role in ("inference", "listing"):
+        return role
+    return "local" if role in _LOCAL else "other"
+
+
+def _status(status: int | None) -> str:
+    return "aborted" if status is None else f"{status // 100}xx"

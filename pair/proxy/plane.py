@@ -1,0 +1,100 @@
+"""What the parts of the data path share in one process (PX-4)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from pair.protocols.http_client import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from twisted.internet.interfaces import IReactorTime
+
+    from pair.interfaces import IErrorBook, IJobLedger, ILocalEngines
+    from pair.protocols.pool import ClientPool
+    from pair.proxy.meters import Meters
+    from pair.proxy.scheduling import SchedulerService
+    from pair.proxy.sweep import Sweep
+    from pair.settings import Proxy
+
+
+class Underway(Protocol):
+    """A request that is being served and can be broken off."""
+
+    @property
+    def facade(self) -> str:
+        """Where it came in."""
+
+    @property
+    def engine(self) -> str | None:
+        """The id of the engine that it is at; None while it is at none."""
+
+    def stop(self) -> None:
+        """The service stops: tell the client, and end (PX-68)."""
+
+
+class Budget:
+    """A number of bytes or requests of which no more than ``limit`` are out at once."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def take(self, amount: int) -> bool:
+        """Take ``amount`` if it fits."""
+        if self.used + amount > self.limit:
+            return False
+        self.used += amount
+        return True
+
+    def give(self, amount: int) -> None:
+        """Give back what was taken."""
+        self.used -= amount
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The shared parts, handed to all that serve requests.
+
+    ``active`` counts inference requests in flight, ``bodies`` the bytes of the
+    bodies that are kept for replay; ``underway`` holds what is being served.
+    """
+
+    clock: IReactorTime
+    monotonic: Callable[[], float]
+    node: str
+    settings: Proxy
+    engines: ILocalEngines
+    scheduling: SchedulerService
+    jobs: IJobLedger
+    pool: ClientPool
+    sweep: Sweep
+    errors: IErrorBook
+    meters: Meters
+    active: Budget
+    bodies: Budget
+    underway: dict[Underway, None] = field(default_factory=dict)
+    random: Callable[[], float] = random.random
+
+    def in_flight(self, engine: str) -> int:
+        """How many requests an engine of this node is at."""
+        return sum(each.engine == engine for each in self.underway)
+
+
+def target_of(plane: Plane, engine: str) -> Target | None:
+    """Where requests for an engine of this node go now; None while it does not run."""
+    address = plane.engines.address(engine)
+    if address is None:
+        return None
+    authority = address.authority.encode("ascii")
+    idle = plane.engines.dialect(engine).idle
+    return Target(engine, address.host, address.port, authority, address.tls, idle)
+
+
+def credential_of(plane: Plane, engine: str) -> bytes | None:
+    """The token that this engine is sent on the last hop (EN-5)."""
+    secret = plane.engines.credential(engine)
+    return None if secret is None else secret.reveal().encode("ascii")

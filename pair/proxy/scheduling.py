@@ -1,0 +1,199 @@
+"""The scheduler as a service: routing's pure parts joined to this node's engines, jobs and settings (RT-33)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from twisted.application.service import Service
+
+from pair.proxy.holds import Holds
+from pair.routing.candidates import Catalogue, NodeFacts, Request
+from pair.routing.explain import Explanation, Penalty, explain, penalty
+from pair.routing.labels import LabelRule, demands
+from pair.routing.names import NAMINGS, key
+from pair.routing.planning import Plan, plan
+from pair.routing.reservations import ReservationBook
+from pair.routing.scheduler import Scheduler
+from pair.supervision.repeating import Repeating
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from twisted.internet.defer import Deferred
+    from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+    from pair.events import Signal
+    from pair.interfaces import IErrorBook, ILocalEngines, IRoutingPolicy
+    from pair.records.engines import NodeInventory
+    from pair.records.jobs import Job
+    from pair.routing.breaker import Sent
+    from pair.routing.candidates import Candidate
+    from pair.routing.dialects import Route
+
+TICK = 1.0
+"""Seconds between two recomputations when nothing changed."""
+
+
+class SchedulerService(Service):
+    """Plans requests, and keeps the loads by which it plans.
+
+    Args:
+        clock: for the recomputations.
+        monotonic: seconds, for all that is compared.
+        node: UUID of this node.
+        engines: of this node.
+        jobs: emits each change of a job of this node.
+        policy: puts candidates in order.
+        rules: of ``routing.rule`` in the settings.
+        labels: the labels of this node, by the kinds of its running engines (RT-23).
+        loaded_only: this node offers only loaded models.
+        errors: where a policy or a node that fails is told.
+
+    Attributes:
+        catalogue: who advertises what.
+        book: the loads.
+        holds: what is held against engines.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        monotonic: Callable[[], float],
+        node: str,
+        engines: ILocalEngines,
+        jobs: Signal[Job],
+        policy: IRoutingPolicy,
+        rules: Sequence[LabelRule],
+        labels: Callable[[Iterable[str]], tuple[str, ...]],
+        loaded_only: bool,
+        errors: IErrorBook,
+    ) -> None:
+        self.catalogue = Catalogue()
+        self.book = ReservationBook()
+        self.holds = Holds(monotonic, engines.inventory, errors)
+        self._clock = clock
+        self._monotonic = monotonic
+        self._node = node
+        self._engines = engines
+        self._jobs = jobs
+        self._policy = policy
+        self._rules = rules
+        self._labels = labels
+        self._loaded_only = loaded_only
+        self._errors = errors
+        self._scheduler = Scheduler()
+        self._scheduler.set_nodes([node])
+        self._placed: dict[str, str] = {}
+        self._due: IDelayedCall | None = None
+        self._ticking = Repeating(clock, TICK, self._tick, "The scheduler")
+        self._subscriptions: list[Callable[[], None]] = []
+
+    def startService(self) -> None:
+        """Follow the engines and the jobs."""
+        super().startService()
+        self._subscriptions = [
+            self._engines.changed.subscribe(self._inventory_changed),
+            self._jobs.subscribe(self._job_changed),
+        ]
+        self._inventory_changed(self._engines.inventory())
+        self._ticking.startService()
+
+    def stopService(self) -> Deferred[None]:
+        """Follow nothing any more."""
+        super().stopService()
+        for unsubscribe in self._subscriptions:
+            unsubscribe()
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        return self._ticking.stopService()
+
+    def demands(self, model: str, header: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """The labels that a request for ``model`` requires and forbids (RT-23)."""
+        keys = [key(naming, model) for naming in NAMINGS] if model else []
+        return demands(self._rules, keys, header)
+
+    def plan(self, request: Request) -> Plan:
+        """The candidates for ``request`` by the present facts; changes nothing."""
+        made = plan(request, self.catalogue, self.book, self.holds.breaker, self._policy, self._monotonic())
+        if made.flaw is not None:
+            self._errors.raise_entry(f"routing:policy:{self._policy.name}", name=self._policy.name)
+        return made
+
+    def explain(self, request: Request) -> Explanation:
+        """What :meth:`plan` would say, with every known node in it (RT-67)."""
+        now = self._monotonic()
+        return explain(
+            request, self.catalogue, self.book, self.holds.breaker, self._policy, now, int(self._clock.seconds() * 1000)
+        )
+
+    def penalties(self) -> Mapping[tuple[str, str, str], Penalty]:
+        """The holds in force, by node, engine and model; without a model the whole engine is held (RT-54)."""
+        now, epoch_ms = self._monotonic(), int(self._clock.seconds() * 1000)
+        return {key: penalty(hold, now, epoch_ms) for key, hold in self.holds.breaker.holds(now).items()}
+
+    def retry_after(self, request: Request) -> int | None:
+        """In how many seconds a new request may come again: all who could serve it are busy (RT-52); None: let it in."""
+        breaker = self.holds.breaker
+        if not breaker.any_refused:
+            return None
+        return breaker.retry_after([each.candidate for each in self.plan(request).ranked], self._monotonic())
+
+    def take(self, job: str, candidate: Candidate) -> Sent:
+        """``job`` is dispatched to ``candidate`` now: it counts there (RT-42)."""
+        self.book.take(job, candidate.node, self.book.snapshot.generation, self._monotonic())
+        return self.holds.dispatched(job, candidate)
+
+    def release(self, job: str) -> None:
+        """``job`` is on no node any more; a second call does nothing."""
+        self.book.release(job, self._monotonic())
+
+    def finished(self, job: str) -> None:
+        """``job`` has ended."""
+        self.release(job)
+        self.holds.breaker.finished(job)
+
+    def note_stale(self, node: str, engine: str, request: Request) -> None:
+        """That engine answered that it lacks the model of ``request``, though it lists it (RT-51)."""
+        for owner in self.catalogue.owners(request.facade, request.model):
+            if (owner.candidate.node, owner.candidate.engine) == (node, engine):
+                self.holds.breaker.stale(node, engine, owner.key, owner.revision, self._monotonic())
+
+    def note_route_missing(self, node: str, engine: str, route: Route) -> None:
+        """That engine answered that it has no such route (RT-10)."""
+        self.catalogue.note_route_missing(node, engine, route)
+
+    def _inventory_changed(self, inventory: NodeInventory) -> None:
+        statuses = [each.status for each in inventory.engines]
+        dialects = {each.id: self._engines.dialect(each.id) for each in statuses}
+        inventory = replace(inventory, labels=self._labels(each.kind for each in statuses if each.routable))
+        self.catalogue.put(NodeFacts(inventory, dialects, local=True, loaded_only=self._loaded_only))
+        self.holds.known(inventory)
+
+    def _job_changed(self, job: Job) -> None:
+        place = None if job.terminal else job.placed_on
+        if place == self._placed.get(job.id):
+            return
+        if place is None:
+            del self._placed[job.id]
+        else:
+            self._placed[job.id] = place
+        if self._due is None:
+            self._due = self._clock.callLater(0, self._turn_ended)
+
+    def _turn_ended(self) -> None:
+        self._due = None
+        self._recompute()
+
+    def _tick(self) -> None:
+        self.book.forget(self._monotonic())
+        self.holds.tick()
+        self._recompute()
+
+    def _recompute(self) -> None:
+        self._scheduler.set_pending(Counter(self._placed.values()), self._placed)
+        snapshot = self._scheduler.recompute(self._monotonic())
+        if snapshot is not None:
+            self.book.apply(snapshot)
