@@ -1,6 +1,6 @@
 """PAIR, the Personal AI Router: one local endpoint in front of every machine that can run models.
 
-Start with :mod:`pair.node`, which joins all parts; ``docs/architecture`` tells the rest.
+Start with :mod:`pair.parts`, which joins all parts; ``docs/architecture`` tells the rest.
 """
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
 """Signals: how news travels up.
 
 A part that others watch owns a ``Signal`` of records. It knows nothing of who
-listens; who listens is decided in :mod:`pair.node`.
+listens; who listens is decided in :mod:`pair.parts`.
 """
 
 from __future__ import annotations

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import platformdirs
 from twisted.python import usage
 
 from pair.settings import Loaded, SettingsError, check_files, load, read_file
+from pair.settings.places import config_file, state_directory
 from pair.statedir import AlreadyRunning, StateError
 from pair.supervision.process import ExitCode, NodeProcess
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from twisted.application.service import IService
-
-SYSTEM_CONFIG = Path("/etc/pair/pair.toml")
 
 
 class Options(usage.Options):
@@ -64,28 +61,13 @@ class Options(usage.Options):
         self.parent["logger"] = "pair.logs.observer"
 
 
-def state_directory(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Path:
-    """Where all state is kept. Absolute: a daemonised twistd changes its folder."""
-    named = options["state-dir"] or environ.get("PAIR_STATE_DIR")
-    return Path(named).absolute() if named else platformdirs.user_state_path("pair")
-
-
-def config_file(options: Mapping[str, str | None], environ: Mapping[str, str]) -> Path | None:
-    """The settings file: the one that is named, be it there or not, else the user's or the system's, else none."""
-    named = options["config"] or environ.get("PAIR_CONFIG")
-    if named:
-        return Path(named).absolute()
-    usual = (platformdirs.user_config_path("pair") / "pair.toml", SYSTEM_CONFIG)
-    return next((path for path in usual if path.exists()), None)
-
-
 def settings(options: Options, environ: Mapping[str, str]) -> Loaded:
     """The settings from options, environment and file.
 
     Raises:
         SettingsError: They are not valid (exit 78).
     """
-    path = config_file(options, environ)
+    path = config_file(options["config"], environ)
     assignments = list(options["set"])
     if options["bind"]:
         assignments.append(f"node.bind={json.dumps(options['bind'])}")
@@ -102,21 +84,21 @@ def makeService(options: Options) -> IService:
     Raises:
         SystemExit: With 78 when the settings are not valid; with 0 after ``--check``.
     """
-    try:
-        loaded = settings(options, os.environ)
-    except SettingsError as error:
-        print(f"{error}\npair: the settings are not valid; correct them, then start again", file=sys.stderr)
-        raise SystemExit(ExitCode.SETTINGS) from None
-    if options["check"]:
-        print(f"pair: the settings are valid (file: {config_file(options, os.environ) or 'none'})")
-        raise SystemExit(ExitCode.ORDERLY)
-
     from twisted.internet import reactor
 
     from pair.node import build_node
 
+    try:
+        loaded = settings(options, os.environ)
+        node = build_node(loaded, state_directory(options["state-dir"], os.environ), reactor)
+    except SettingsError as error:
+        print(f"{error}\npair: the settings are not valid; correct them, then start again", file=sys.stderr)
+        raise SystemExit(ExitCode.SETTINGS) from None
+    if options["check"]:
+        print(f"pair: the settings are valid (file: {config_file(options['config'], os.environ) or 'none'})")
+        raise SystemExit(ExitCode.ORDERLY)
     return NodeProcess(
-        build_node(loaded, state_directory(options, os.environ), reactor),
+        node,
         reactor,
         {StateError: ExitCode.STATE, AlreadyRunning: ExitCode.ANOTHER_RUNS, SettingsError: ExitCode.SETTINGS},
     )

@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from pair.admin.main import cli
 from pair.metrics import TABLE
-from pair.node import CONDITIONS
+from pair.parts import CONDITIONS
 from pair.routing.dialects import ROUTES
 from pair.settings import describe
 

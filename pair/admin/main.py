@@ -16,6 +16,7 @@ from pair.admin.api import decoded, segment
 from pair.admin.failures import CommandError, Failed, Unreachable
 from pair.admin.grammar import Noun, Root
 from pair.admin.session import OutputClosed, Session
+from pair.settings.places import config_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -168,7 +169,7 @@ def config_check(session: Session, file: Path | None) -> int:
     """
     from pair.admin.config import check
 
-    verdict = check(file or places.config_file(session.environ), session.environ)
+    verdict = check(file or config_file(None, session.environ), session.environ)
     session.show_value(verdict, lambda: str(verdict))
     return 0 if verdict.valid else 1
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import platformdirs
 from msgspec import Struct
 
 from pair.admin.failures import Failed, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
 START = "twistd -n pair"
-SYSTEM_CONFIG = Path("/etc/pair/pair.toml")
 
 
 class ControlFile(Struct, frozen=True, rename="camel"):
@@ -26,21 +23,6 @@ class ControlFile(Struct, frozen=True, rename="camel"):
     url: str
     pid: int
     version: str
-
-
-def state_directory(named: str | None, environ: Mapping[str, str]) -> Path:
-    """The state directory, as the service itself finds it."""
-    named = named or environ.get("PAIR_STATE_DIR")
-    return Path(named).absolute() if named else platformdirs.user_state_path("pair")
-
-
-def config_file(environ: Mapping[str, str]) -> Path | None:
-    """The settings file that the service would read: the one that is named, else the user's or the system's."""
-    named = environ.get("PAIR_CONFIG")
-    if named:
-        return Path(named).absolute()
-    usual = (platformdirs.user_config_path("pair") / "pair.toml", SYSTEM_CONFIG)
-    return next((path for path in usual if path.exists()), None)
 
 
 def control_file(state: Path) -> ControlFile:

@@ -12,6 +12,7 @@ import msgspec
 
 from pair.admin import places
 from pair.admin.api import Api, Fetch, fetch
+from pair.settings.places import state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +60,7 @@ class Session:
     @property
     def state(self) -> Path:
         """The state directory."""
-        return places.state_directory(self.options.state_dir, self.environ)
+        return state_directory(self.options.state_dir, self.environ)
 
     @cached_property
     def api(self) -> Api:

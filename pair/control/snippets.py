@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from pair.records.engines import EngineInventory, Model, NodeInventory
 
 
+QUESTION = "Say hello in one sentence."
+
+
 def curl_line(url: str, model: str) -> str:
     """A ``curl`` command that asks ``model`` for a sentence.
 
@@ -18,7 +21,7 @@ def curl_line(url: str, model: str) -> str:
         url: of a facade, such as ``http://127.0.0.1:1234``.
         model: as the facade lists it.
     """
-    question = {"model": model, "messages": [{"role": "user", "content": "Say hello in one sentence."}]}
+    question = {"model": model, "max_tokens": 60, "messages": [{"role": "user", "content": QUESTION}]}
     body = shlex.quote(msgspec.json.encode(question).decode())
     return f"curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d {body}"
 

@@ -14,7 +14,7 @@ RANKS = {LogLevel.debug: 0, LogLevel.info: 1, LogLevel.warn: 2, LogLevel.error: 
 
 _NAMES = {level.name: rank for level, rank in RANKS.items()}
 
-_QUIET = {"twisted": "warn"}
+_QUIET = {"twisted": "warn", "log_legacy": "warn"}
 """Prefixes that are not ours and speak too much at info."""
 
 

@@ -25,6 +25,11 @@ class Logger(TwistedLogger):
         super().__init__(self._namespaceFromCallingContext() if namespace is None else namespace, source, observer)
         self._gate = levels.gate(self.namespace)
 
+    @property
+    def debugging(self) -> bool:
+        """Whether lines at debug are written; asked where it would cost something to gather their fields."""
+        return self._gate.least == 0
+
     def emit(self, level: LogLevel, format: str | None = None, **kwargs: object) -> None:
         """Emit an event, unless the namespace's level is above ``level``."""
         if RANKS[level] >= self._gate.least:

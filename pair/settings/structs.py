@@ -215,7 +215,7 @@ class EngineSettings(Struct, frozen=True):
     ] = None
     remote: Annotated[bool, Key("With url: it may be on another machine.")] = False
     models: Annotated[tuple[str, ...], Key("With url: the only models of it that are used.")] = ()
-    routes: Annotated[tuple[str, ...], Key("With url: the only routes that it serves.")] = ()
+    routes: Annotated[tuple[str, ...], Key("With url: paths that it serves besides the usual ones of its kind.")] = ()
     credential_file: Annotated[
         str | None, Key("With url: a file, mode 0600, that holds its bearer token.", allowed="a path", hidden=True)
     ] = None

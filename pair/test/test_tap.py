@@ -6,7 +6,6 @@ import sys
 from io import StringIO
 from pathlib import Path
 
-import platformdirs
 from twisted.application.service import IService
 from twisted.python import usage
 from twisted.trial.unittest import SynchronousTestCase
@@ -67,20 +66,6 @@ class OptionsTests(SynchronousTestCase):
         options = parsed("--config", self.empty_config(), "--set", "node.name=den")
         settings = tap.settings(options, environ).settings
         self.assertEqual((settings.node.name, settings.log.level), ("den", "warn"))
-
-    def test_state_directory(self) -> None:
-        """It is that of the option, else of the environment, else the platform's; always absolute."""
-        environ = {"PAIR_STATE_DIR": "/from/environment"}
-        self.assertEqual(tap.state_directory(parsed("--state-dir", "/from/option"), environ), Path("/from/option"))
-        self.assertEqual(tap.state_directory(parsed(), environ), Path("/from/environment"))
-        self.assertEqual(tap.state_directory(parsed(), {}), platformdirs.user_state_path("pair"))
-        self.assertTrue(tap.state_directory(parsed("--state-dir", "here"), {}).is_absolute())
-
-    def test_config_file(self) -> None:
-        """It is that of the option, else of the environment."""
-        environ = {"PAIR_CONFIG": "/from/environment.toml"}
-        self.assertEqual(tap.config_file(parsed("--config", "/from/option.toml"), environ), Path("/from/option.toml"))
-        self.assertEqual(tap.config_file(parsed(), environ), Path("/from/environment.toml"))
 
     def test_named_file_must_exist(self) -> None:
         """A settings file that is named and not there is an error (OP-4)."""

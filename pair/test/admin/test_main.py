@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair import __version__, tap
-from pair.admin import places
+from pair import __version__
 from pair.admin.main import cli
 from pair.control.routes import ROUTES
 from pair.records.jobs import Usage
@@ -58,14 +57,6 @@ class TableTests(SynchronousTestCase):
                     found = command.get_command(context, name)
                     assert found is not None, route.cli
                     command = found
-
-    def test_same_places_as_the_service(self) -> None:
-        """State directory and settings file are looked for where the service looks."""
-        for environ in ({}, {"PAIR_STATE_DIR": "state"}, {"PAIR_CONFIG": "pair.toml"}, {"PAIR_STATE_DIR": "/state"}):
-            options = {"state-dir": None, "config": None}
-            self.assertEqual(places.state_directory(None, environ), tap.state_directory(options, environ))
-            self.assertEqual(places.config_file(environ), tap.config_file(options, environ))
-        self.assertEqual(places.state_directory("x", {}), tap.state_directory({"state-dir": "x"}, {}))
 
 
 class JSONTests(DeskTestCase):

@@ -1,0 +1,1 @@
+"""Who this node is, and whom it trusts (cluster page)."""

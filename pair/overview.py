@@ -1,0 +1,153 @@
+"""What is shown of a node: readiness, status, figures, and what the control API reads.
+
+It only reads, and only what the parts show of themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Literal, TYPE_CHECKING
+
+import pair
+from pair.control.revision import Revision
+from pair.control.sources import ControlSources
+from pair.control.views import Listener, ServiceStatus, WatchdogFacts
+from pair.jobs.view import JobView
+from pair.metrics import Metrics, Source
+
+if TYPE_CHECKING:
+    from pair.errors.book import ErrorBook
+    from pair.engines.service import EngineService
+    from pair.settings import Settings
+    from pair.records.endpoints import Endpoint
+    from pair.proxy.plane import Plane
+    from pair.jobs.history import HistoryService
+    from pair.ground import Ground
+    from pair.supervision.writers import WriterWatch
+    from pair.supervision.watchdog import StallWatchdog
+    from pair.supervision.components import Component
+    from pair.jobs.ledger import JobLedger
+    from collections.abc import Callable, Mapping, Sequence
+
+PROTOCOL = 1
+"""The highest version of the peer protocol (OP-57)."""
+
+Phase = Literal["starting", "up", "stopping"]
+
+
+class Overview:
+    """Reads the parts of one node.
+
+    Attributes:
+        revision: rises when something shown changes.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        settings: Settings,
+        ground: Ground,
+        *,
+        phase: Callable[[], Phase],
+        now: Callable[[], int],
+        errors: ErrorBook,
+        watchdog: StallWatchdog,
+        writers: WriterWatch,
+        engines: EngineService,
+        plane: Plane,
+        ledger: JobLedger,
+        history: HistoryService,
+        listeners: Callable[[], tuple[Listener, ...]],
+        endpoints: Callable[[], Sequence[Endpoint]],
+        components: Callable[[], tuple[Component, ...]],
+    ) -> None:
+        self.revision = Revision()
+        self._node = node
+        self._settings = settings
+        self._ground = ground
+        self._phase = phase
+        self._now = now
+        self._errors = errors
+        self._watchdog = watchdog
+        self._writers = writers
+        self._engines = engines
+        self._plane = plane
+        self._ledger = ledger
+        self._history = history
+        self._listeners = listeners
+        self._endpoints = endpoints
+        self._components = components
+        self._started_at = now()
+        self._metrics = Metrics(pair.__version__, PROTOCOL, self._started_at / 1000)
+        self._metrics.register(plane.meters.sources())
+        self._metrics.register(self._figures())
+        for signal in (errors.changed, errors.removed, engines.changed, ledger.changed):
+            signal.subscribe(self.revision.bump)
+
+    def readiness(self) -> tuple[str, ...]:
+        """Why the node is not ready, as codes; empty when it is (OP-43)."""
+        phase = self._phase()
+        reasons: list[str] = [] if phase == "up" else [phase]
+        if not self._ground.store.writable:
+            reasons.append("store_read_only")
+        reasons += (f"writer_stalled_{name}" for name in self._writers.stalled)
+        reasons += (f"facade_{each.facade}_{each.state}" for each in self._endpoints() if each.port is None)
+        return tuple(reasons)
+
+    def status(self) -> ServiceStatus:
+        """The process and its parts (UI-31)."""
+        dog = self._watchdog
+        return ServiceStatus(
+            node=self._node,
+            name=self._settings.node.name,
+            version=pair.__version__,
+            started_at=self._started_at,
+            pid=os.getpid(),
+            state_dir=str(self._ground.directory.path),
+            listeners=self._listeners(),
+            components=self._components(),
+            watchdog=WatchdogFacts(dog.stalls, dog.last_at, round(dog.longest * 1000)),
+        )
+
+    def sources(self) -> ControlSources:
+        """What the control API shows."""
+        return ControlSources(
+            node=self._node,
+            now=self._now,
+            service=self.status,
+            readiness=self.readiness,
+            metrics=self._metrics.render if self._settings.metrics.enabled else None,
+            engines=self._engines.inventory,
+            engine_address=self._engines.address,
+            endpoints=self._endpoints,
+            jobs=JobView(self._ledger, self._history, self._node),
+            errors=self._errors,
+        )
+
+    def _figures(self) -> Mapping[str, Source]:
+        """The figures that are read off the parts, each when somebody asks (OP-40)."""
+        node, plane, book = self._node, self._plane, self._plane.scheduling.book
+        return {
+            "pair_jobs": lambda: {(state,): number for state, number in self._ledger.counts().items()},
+            "pair_jobs_total": self._ledger.ended_total,
+            "pair_streams_open": lambda: {
+                ("client",): len(plane.underway),
+                ("engine",): sum(each.engine is not None for each in plane.underway),
+            },
+            "pair_pending": lambda: {(node,): book.load(node).pending},
+            "pair_pressure": lambda: {(node,): book.load(node).pressure},
+            "pair_reservations": lambda: {(node,): book.load(node).reservations},
+            "pair_body_budget_bytes": lambda: plane.bodies.used,
+            "pair_engine_up": lambda: {
+                (each.status.id,): each.status.state == "running" for each in self._engines.inventory().engines
+            },
+            "pair_engine_restarts_total": lambda: {(id,): n for id, n in self._engines.restarts().items()},
+            "pair_component_up": lambda: {(each.name,): each.state == "up" for each in self._components()},
+            "pair_component_restarts_total": lambda: {(each.name,): each.restarts for each in self._components()},
+            "pair_errors": lambda: Counter((each.severity,) for each in self._errors.entries()),
+            "pair_reactor_stall_seconds_max": lambda: self._watchdog.longest,
+            "pair_reactor_stalls_total": lambda: self._watchdog.stalls,
+            "pair_store_queue": lambda: self._ground.store.depth,
+            "pair_unhandled_errors_total": lambda: self._ground.logs.unhandled,
+        }
