@@ -256,7 +256,8 @@ class Parts:
             self._reactor, self._engines, self._scheduling.catalogue.nodes, settings.list_wait, settings.explain
         )
         browser = BrowserPolicy(settings.allowed_hosts, settings.origins)
-        admission = Admission(self._plane, name, browser, listings, Banners(self._engines), self._run, self._run)
+        ids = secrets.token_hex(4)
+        admission = Admission(self._plane, name, browser, listings, Banners(self._engines), self._run, ids)
         key = f"proxy.ports.{name}"
         facade = self._facades[name] = FacadeService(
             self._reactor,

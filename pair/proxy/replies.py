@@ -45,7 +45,7 @@ _CODES: Final[dict[str, tuple[int, str]]] = {
     ),
     "route_unknown": (404, "no engine on this machine serves this path"),
     "too_large": (413, "the body of the request is larger than proxy.max_body allows ({limit} bytes)"),
-    "route_unsupported": (501, "the engines that have the model '{model}' do not serve this route{instead}"),
+    "route_unsupported": (501, "the engines{having} do not serve this route{instead}"),
     "busy": (503, "every engine for this request is busy"),
     "overloaded": (503, "too many requests at once"),
     "stopping": (503, "this node is stopping"),
@@ -57,12 +57,12 @@ _CODES: Final[dict[str, tuple[int, str]]] = {
         502,
         "the model '{model}' is not loaded, and only loaded models are offered; load it in its engine",
     ),
-    "owners_offline": (502, "no machine that has the model '{model}' can be reached; switched off or away: {count}"),
+    "owners_offline": (502, "no machine{having} can be reached; switched off or away: {count}"),
     "engine_stopped": (
         502,
-        "the engine that has the model '{model}' does not run: {engine}; why: pair-admin engine list",
+        "the engine{having} does not run: {engine}; why: pair-admin engine list",
     ),
-    "owners_excluded": (502, "the machines that have the model '{model}' take no requests for it: {reason}"),
+    "owners_excluded": (502, "the machines{having} take no such requests: {reason}"),
     "no_engine": (502, "no engine that serves this route runs; which there are: pair-admin engine list"),
     "engine_unreachable": (502, "no engine for this request could be reached"),
     "engine_redirect": (502, "the engine answered with a redirect, which is not followed"),
@@ -130,7 +130,7 @@ def no_owner(
 
     Args:
         answer: One of RT-21 but ``route_unsupported``, which is :func:`route_unsupported`.
-        model: The name that the client sent.
+        model: The name that the client sent; empty where it sent none.
         offline: For ``owners_offline``: how many nodes have it and cannot be reached.
         engine: For ``engine_stopped``: the id of that engine.
         excluded_by: For ``owners_excluded``: the ``drained`` and ``label_rule`` of the owners.
@@ -143,6 +143,7 @@ def no_owner(
     return refusal(
         answer,
         model=model,
+        having=_having(model),
         count=offline,
         engine=engine,
         reason=", ".join(reasons),
@@ -151,7 +152,12 @@ def no_owner(
 
 def route_unsupported(model: str, instead: str | None) -> Refusal:
     """All owners of ``model`` lack the route; ``instead`` is their path for the same work, if any (PX-24)."""
-    return refusal("route_unsupported", model=model, instead="" if instead is None else f"; use {instead}")
+    return refusal("route_unsupported", having=_having(model), instead="" if instead is None else f"; use {instead}")
+
+
+def _having(model: str) -> str:
+    """Which machines or engines are spoken of: those with the model, or simply all."""
+    return f" with the model '{_clean(model)}'" if model else ""
 
 
 def model_not_found(model: str) -> Refusal:

@@ -42,7 +42,7 @@ CODES = {
 
 def any_of(code: str) -> Refusal:
     """The refusal ``code`` with some value for whatever its text asks for."""
-    return refusal(code, limit=1, model="m", argument="m", count=1, engine="e", reason="r", instead="")
+    return refusal(code, limit=1, model="m", having="", count=1, engine="e", reason="r", instead="")
 
 
 def body_of(why: Refusal, family: str) -> object:
