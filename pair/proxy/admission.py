@@ -127,9 +127,11 @@ class Admission:
             self._banners.answer(request)
             self._ended(request)()
         elif role == "mutate":
-            self._send_directly(request, own_engine(self._plane, self._facade), "no_local_engine", mutates=True)
+            self._send_directly(request, own_engine(self._plane, self._facade), "no_local_engine")
+        elif role == "tunnel" and request.websocket:
+            self._send_directly(request, own_engine(self._plane, self._facade), "no_engine", upgrade=b"websocket")
         else:
-            self._send_directly(request, home_engine(self._plane, self._facade), "route_unknown", mutates=False)
+            self._send_directly(request, home_engine(self._plane, self._facade), "route_unknown")
 
     def _ended(self, request: ClientRequest) -> Callable[[], None]:
         return lambda: self._plane.meters.request_ended(request)
@@ -204,11 +206,13 @@ class Admission:
         require, forbid = self._plane.scheduling.demands(model, asked)
         return Request(self._facade, _route(request), model, intent, require, forbid)
 
-    def _send_directly(self, request: ClientRequest, engine: str | None, otherwise: str, mutates: bool) -> None:
+    def _send_directly(
+        self, request: ClientRequest, engine: str | None, otherwise: str, upgrade: bytes | None = None
+    ) -> None:
         if engine is None:
             self._refuse(request, refusal(otherwise))
         else:
-            Direct(self._plane, request, engine, mutates, self._ended(request)).begin()
+            Direct(self._plane, request, engine, self._ended(request), upgrade).begin()
 
     def _refuse(self, request: ClientRequest, why: Refusal, extra: Fields = ()) -> None:
         request.refuse(why, extra)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from pair.protocols.response import ResponseHead
 from pair.proxy.headers import request_head
-from pair.proxy.outcomes import EMPTY, STALLED, Judgement, judge_connection, judge_status
+from pair.proxy.outcomes import EMPTY, GONE, STALLED, Judgement, judge_connection, judge_status
 from pair.proxy.plane import Plane, credential_of, target_of
 from pair.proxy.replies import Refusal, engine_silent, refusal
 from pair.routing.dialects import Verdict, classify
@@ -89,7 +89,7 @@ class Attempt:
         plane, engine = self._plane, self.candidate.engine
         target = target_of(plane, engine)
         if target is None:
-            self._end(judge_connection("connect"), refusal("engine_unreachable"))
+            self._end(GONE, refusal("engine_unreachable"))
             return
         head = request_head(
             self._request.exchange.head.method,

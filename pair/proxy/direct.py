@@ -1,4 +1,4 @@
-"""Requests for this node's own engine alone: the classes *pass* and *mutate* (PX-25, PX-26).
+"""Requests for this node's own engine alone: the classes *pass*, *mutate* and *tunnel* (PX-25, PX-26, PX-75).
 
 One try, streamed both ways, no job and no limit while bytes move: what a client
 says to its engine in words that PAIR does not route.
@@ -16,6 +16,7 @@ from pair.proxy.headers import request_head
 from pair.proxy.plane import Plane, credential_of, target_of
 from pair.proxy.relay import Relay
 from pair.proxy.replies import refusal
+from pair.proxy.tunnel import Tunnel
 from pair.proxy.unrecorded import UNRECORDED
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pair.protocols.http_client import Call, UpstreamFailure
     from pair.protocols.response import ResponseHead
     from pair.proxy.request import ClientRequest
+    from pair.routing.dialects import AfterSuccess
 
 HOLD = 1.0
 """Seconds for which the end of a mutation's answer is held at most (PX-26)."""
@@ -48,23 +50,26 @@ class Direct:
         plane: the shared parts.
         request: the client's.
         engine: where it goes.
-        mutates: it may change what models the engine has. It goes on a new
-            connection, so that nothing is ever sent twice, and its good answer
-            does not end before they were read again.
         ended: called once, last.
+        upgrade: the protocol that it asks to switch to; a request without a body.
     """
 
     def __init__(
-        self, plane: Plane, request: ClientRequest, engine: str, mutates: bool, ended: Callable[[], None]
+        self,
+        plane: Plane,
+        request: ClientRequest,
+        engine: str,
+        ended: Callable[[], None],
+        upgrade: bytes | None = None,
     ) -> None:
         self.facade = request.facade
         self.engine = engine
         self._plane = plane
         self._request = request
-        self._mutates = mutates
         self._ended = ended
+        self._upgrade = upgrade
         self._call: Call | None = None
-        self._relay: Relay | None = None
+        self._relay: Relay | Tunnel | None = None
 
     def begin(self) -> None:
         """Send the head, and let the body follow at the engine's pace."""
@@ -84,9 +89,15 @@ class Direct:
             length="chunked" if head.chunked else head.content_length,
             hop=1,
             credential=credential_of(plane, self.engine),
+            upgrade=self._upgrade,
         )
         body = None if head.has_body else b""
-        self._call = plane.pool.send(target, sent, body, self, fresh=self._mutates, head_only=self._request.head_only)
+        route, upgrades = self._request.route, self._upgrade is not None
+        # What changes something is never sent twice, and what is switched serves nobody else.
+        fresh = upgrades or (route is not None and route.role == "mutate")
+        self._call = plane.pool.send(
+            target, sent, body, self, fresh=fresh, head_only=self._request.head_only, upgrade=upgrades
+        )
         if body is None:
             upload = _Upload(self._request, self._call, self._stalled)
             # In this order, so that the body rests until there is a connection.
@@ -106,12 +117,20 @@ class Direct:
         if 300 <= head.status < 400 and _leads_away(head.value(b"location")):
             self._give_up("engine_redirect")
             return
-        plane, call = self._plane, self._call
-        self._relay = Relay(plane, self._request, call, head, self.engine, UNRECORDED, (), lambda good: self._end())
-        if self._mutates and 200 <= head.status < 300:
-            _HeldEnd(plane, self.engine, self._request, call, self._relay).begin()
+        plane, request, call = self._plane, self._request, self._call
+        if head.status == 101:
+            self._relay = tunnel = Tunnel(plane, request, call, head, self._end)
+            tunnel.begin()
+            return
+        route = request.route
+        after = route.after if route is not None and 200 <= head.status < 300 else "nothing"
+        self._relay = relay = Relay(
+            plane, request, call, head, self.engine, UNRECORDED, (), lambda good: self._relayed(good, after)
+        )
+        if after == "reread_first":
+            _HeldEnd(plane, self.engine, request, call, relay).begin()
         else:
-            self._relay.begin(b"", ())
+            relay.begin(b"", ())
 
     def body_received(self, raw: bytes, parts: Sequence[bytes]) -> None:
         """Never happens: the relay takes over at the head."""
@@ -141,6 +160,11 @@ class Direct:
     def _client_gone(self) -> None:
         if self._call is not None:
             self._call.abort()
+        self._end()
+
+    def _relayed(self, good: bool | None, after: AfterSuccess) -> None:
+        if good and after == "reread":
+            self._plane.engines.refresh(self.engine)
         self._end()
 
     def _end(self) -> None:

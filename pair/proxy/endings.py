@@ -188,6 +188,8 @@ _FACTS = (
 )
 """Where engines tell of tokens and durations; what stands later counts more."""
 
+_TOLD_IN = frozenset(path[0] for _, path, _ in _FACTS)
+
 _CACHED = {
     "prompt_n": ("cache_n",),
     "input_tokens": ("cache_read_input_tokens", "cache_creation_input_tokens"),
@@ -197,8 +199,11 @@ _CACHED = {
 
 def _facts(document: dict[str, Any]) -> dict[str, float]:
     facts: dict[str, float] = {}
+    # Most frames have none of the fields, and no answer has those of two engines: so no path is walked in vain.
+    if _TOLD_IN.isdisjoint(document):
+        return facts
     for name, path, unit in _FACTS:
-        value = _number(document, path)
+        value = _number(document, path) if path[0] in document else None
         if value is not None:
             cached = (_number(document, (*path[:-1], each)) or 0 for each in _CACHED.get(path[-1], ()))
             facts[name] = (value + sum(cached)) * unit

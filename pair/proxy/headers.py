@@ -45,6 +45,7 @@ def request_head(
     length: int | Literal["chunked"] | None,
     hop: int,
     credential: bytes | None = None,
+    upgrade: bytes | None = None,
 ) -> bytes:
     """The head of the request that an engine of this node is sent.
 
@@ -57,6 +58,7 @@ def request_head(
         hop: 1 from the node where the request arrived, 2 from an ingress (PX-80).
         credential: The token stored for this engine. It takes the place of whatever
             the client sent; without one the client's own pass (PX-81).
+        upgrade: The protocol that the engine is asked to switch to (PX-75).
 
     Raises:
         ValueError: A value would end its line: nothing may leave.
@@ -73,6 +75,8 @@ def request_head(
     elif length is not None:
         lines.append(b"Content-Length: %d" % length)
     lines.append(b"X-Pair-Hop: %d" % hop)
+    if upgrade is not None:
+        lines += (b"Connection: Upgrade", b"Upgrade: " + upgrade)
     if credential is not None:
         lines.append(b"Authorization: Bearer " + credential)
     head = b"\r\n".join(lines) + b"\r\n\r\n"

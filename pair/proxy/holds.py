@@ -104,7 +104,7 @@ class Holds:
             count=hold.count,
         )
         log.warn(
-            "The engine {engine} of node {node} failed {count} times in a row; others are asked first for {seconds} s.",
+            "Engine {engine} of node {node} failed {count} times in a row; others are asked first for {seconds} s.",
             engine=sent.engine,
             node=sent.node,
             count=hold.count,

@@ -1,4 +1,4 @@
-"""The listening sockets of one facade: all addresses or none (PX-5, PX-95)."""
+"""The listening sockets of one facade: all addresses or none, and what becomes of old ones (PX-5, PX-95, PX-96)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.interfaces import IDelayedCall, IListeningPort, IProtocolFactory, IReactorTime
+
+LINGER = 60.0
+"""Seconds for which sockets accept after others took their place (PX-96): a client may have learnt their port."""
 
 Listen = Callable[[int, IProtocolFactory, str], IListeningPort]
 """``(port, factory, address)`` to a listening port; raises ``CannotListenError``."""
@@ -70,3 +73,63 @@ def open_listeners(listen: Listen, factory: IProtocolFactory, addresses: Sequenc
             each.stopListening()
         raise
     return Listeners(port, tuple(bound), opened)
+
+
+class Sockets:
+    """All sockets of one facade: those that it keeps, and those that only accept for a while yet.
+
+    Args:
+        clock: for that while.
+        bind: opens sockets on a port; raises ``PortTaken`` or ``PortDenied``.
+
+    Attributes:
+        kept: the last one of them is where clients are sent.
+    """
+
+    def __init__(self, clock: IReactorTime, bind: Callable[[int], Listeners]) -> None:
+        self.kept: tuple[Listeners, ...] = ()
+        self._clock = clock
+        self._bind = bind
+        self._open: dict[Listeners, IDelayedCall | None] = {}
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """The port numbers of all of them."""
+        return frozenset(each.port for each in self._open)
+
+    def listen(self, port: int) -> Listeners:
+        """Sockets on ``port``: those that are there, or new ones. Raises as ``bind``."""
+        listeners = next((each for each in self._open if each.port == port), None) or self._bind(port)
+        self._open.setdefault(listeners, None)
+        return listeners
+
+    def can_listen(self, port: int) -> bool:
+        """Whether there are sockets on ``port`` now."""
+        try:
+            self.listen(port)
+        except (PortTaken, PortDenied):
+            return False
+        return True
+
+    def keep(self, *listeners: Listeners) -> None:
+        """These are the ones; all others close after a while."""
+        self.kept = listeners
+        for each, timer in self._open.items():
+            if each not in listeners and timer is None:
+                self._open[each] = self._clock.callLater(LINGER, self.close, each)
+            elif each in listeners and timer is not None:
+                timer.cancel()
+                self._open[each] = None
+
+    def close(self, listeners: Listeners) -> Deferred[None]:
+        """Accept there no more; fires when that is so."""
+        timer = self._open.pop(listeners, None)
+        if timer is not None and timer.active():
+            timer.cancel()
+        return listeners.close()
+
+    def close_all(self) -> Deferred[None]:
+        """Accept nowhere any more; fires when that is so."""
+        self.kept = ()
+        closing = DeferredList([self.close(each) for each in tuple(self._open)], consumeErrors=True)
+        return closing.addCallback(lambda _: None)

@@ -48,8 +48,11 @@ class Judgement(Struct, frozen=True):
     @property
     def blames_engine(self) -> bool:
         """Whether it counts against the engine's health (EN-30): not what the caller did wrong."""
-        return self.status is None or self.status >= 500
+        return self.arms is not None if self.status is None else self.status >= 500
 
+
+GONE = Judgement("connect", "engine_unreachable", returns=False)
+"""The engine stopped between the plan and the dispatch: nothing was sent, and nobody is to blame."""
 
 EMPTY = Judgement("empty", "engine_unreachable", arms="fault")
 """A 2xx whose body ended before its first byte."""

@@ -28,11 +28,13 @@ class ClientRequest:
         route: of the path table; None is the class *pass*.
         family: in whose dialect errors are told (PX-84).
         began_at: seconds of the reactor's clock.
+        code: of the refusal that is its answer, if it was refused.
         status: of the answer; None while there is none, and when the client left before one.
     """
 
     __slots__ = (
         "began_at",
+        "code",
         "exchange",
         "facade",
         "family",
@@ -59,6 +61,7 @@ class ClientRequest:
         self.family: Family = self.route.family if self.route is not None else family_of(facade, self.path)
         self.origin: bytes | None = None
         self.began_at = began_at
+        self.code: str | None = None
         self.status: int | None = None
 
     def allow_origin(self) -> None:
@@ -83,6 +86,14 @@ class ClientRequest:
         return self.method == "HEAD"
 
     @property
+    def websocket(self) -> bool:
+        """It asks for a websocket (RFC 6455, section 4.1)."""
+        head = self.exchange.head
+        if head.upgrade is None or head.upgrade.lower() != b"websocket":
+            return False
+        return head.method == b"GET" and head.minor == 1 and not head.has_body
+
+    @property
     def id_in_path(self) -> str:
         """The ``{id}`` of the route's path (PX-23)."""
         assert self.route is not None, "only a route has an id"
@@ -95,7 +106,7 @@ class ClientRequest:
     def refuse(self, why: Refusal, extra: Fields = ()) -> None:
         """Answer with an error of ours."""
         answer = reply(why, self.family, self.id, (*self.cors, *extra))
-        self.status = answer.status
+        self.code, self.status = why.code, answer.status
         self.exchange.respond(answer.status, answer.fields, answer.body)
 
     def respond(self, status: int, content_type: bytes, body: bytes, extra: Fields = ()) -> None:

@@ -125,17 +125,15 @@ class SchedulerService(Service):
     def explain(self, request: Request) -> Explanation:
         """What :meth:`plan` would say, with every known node in it (RT-67)."""
         now = self._monotonic()
-        return explain(
-            request, self.catalogue, self.book, self.holds.breaker, self._policy, now, int(self._clock.seconds() * 1000)
-        )
+        return explain(request, self.catalogue, self.book, self.holds.breaker, self._policy, now, self._epoch_ms())
 
     def penalties(self) -> Mapping[tuple[str, str, str], Penalty]:
         """The holds in force, by node, engine and model; without a model the whole engine is held (RT-54)."""
-        now, epoch_ms = self._monotonic(), int(self._clock.seconds() * 1000)
+        now, epoch_ms = self._monotonic(), self._epoch_ms()
         return {key: penalty(hold, now, epoch_ms) for key, hold in self.holds.breaker.holds(now).items()}
 
     def retry_after(self, request: Request) -> int | None:
-        """In how many seconds a new request may come again: all who could serve it are busy (RT-52); None: let it in."""
+        """The busy gate (RT-52): in how many seconds a new request may come again; None: it is let in."""
         breaker = self.holds.breaker
         if not breaker.any_refused:
             return None
@@ -164,6 +162,9 @@ class SchedulerService(Service):
     def note_route_missing(self, node: str, engine: str, route: Route) -> None:
         """That engine answered that it has no such route (RT-10)."""
         self.catalogue.note_route_missing(node, engine, route)
+
+    def _epoch_ms(self) -> int:
+        return int(self._clock.seconds() * 1000)
 
     def _inventory_changed(self, inventory: NodeInventory) -> None:
         statuses = [each.status for each in inventory.engines]

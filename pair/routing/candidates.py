@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pair.records.engines import EngineInventory, Model, NodeInventory
 from pair.routing.dialects import Dialect, Route
 from pair.routing.names import NAMINGS, key
+
+if TYPE_CHECKING:
+    from pair.routing.breaker import Breaker
 
 Intent = Literal["run", "load", "unload"]
 ExcludedBy = Literal[
@@ -27,6 +31,7 @@ ExcludedBy = Literal[
     "engine_stopped",
     "model_not_advertised",
     "not_loaded",
+    "model_stale",
     "tried",
 ]
 """Why a node and engine may not serve a request, in the order of the checks (RT-15)."""
@@ -122,18 +127,21 @@ class Candidate(Struct, frozen=True):
 class Owner(Struct, frozen=True):
     """One engine on one facade, as the catalogue keeps it: with a model that it lists, or with none.
 
-    ``loaded_only``: a model that is not loaded is not to be asked of it.
-    ``order`` puts owners by node and, of one node, in the order of EN-82.
+    ``key`` is that of the name under which it was found (RT-11), ``revision``
+    that of the engine's inventory. ``loaded_only``: a model that is not loaded
+    is not to be asked of it. ``order`` puts owners by node and, of one node, in the order of EN-82.
     """
 
     candidate: Candidate
+    key: str
+    revision: int
     node: NodeFacts
     routes: frozenset[str]
     routable: bool
     loaded_only: bool
     order: tuple[str, bool, bool, bool, str]
 
-    def objections(self, request: Request) -> Iterator[ExcludedBy]:
+    def objections(self, request: Request, breaker: Breaker, now: float) -> Iterator[ExcludedBy]:
         """Each check of RT-15 that fails, in order; no model checks where the request names none (RT-19)."""
         yield from self.node.objections(request)
         if request.route.key not in self.routes:
@@ -146,6 +154,8 @@ class Owner(Struct, frozen=True):
                 yield "model_not_advertised"
             elif (self.loaded_only or request.intent == "unload") and not candidate.loaded:
                 yield "not_loaded"
+            if breaker.is_stale(candidate.node, candidate.engine, self.key, self.revision, now):
+                yield "model_stale"
         if (candidate.node, candidate.engine) in request.tried:
             yield "tried"
 
@@ -249,14 +259,17 @@ class Catalogue:
         """The engine under each name that may be asked of it on ``facade``."""
         naming = facts.dialects[engine.status.id].naming
         yield (facade, *_ANY_MODEL), self._owner(facts, engine, facade)
-        owners = [(model, self._owner(facts, engine, facade, model)) for model in engine.models]
-        for model, owner in owners:
-            yield (facade, naming, key(naming, model.id)), owner
+        owners = [(model, self._owner(facts, engine, facade, model, key(naming, model.id))) for model in engine.models]
+        for _, owner in owners:
+            yield (facade, naming, owner.key), owner
         for model, owner in owners:
             for copy in model.loaded:
-                yield (facade, naming, key(naming, copy.instance)), owner
+                named = replace(owner, key=key(naming, copy.instance))
+                yield (facade, naming, named.key), named
 
-    def _owner(self, facts: NodeFacts, engine: EngineInventory, facade: str, model: Model | None = None) -> Owner:
+    def _owner(
+        self, facts: NodeFacts, engine: EngineInventory, facade: str, model: Model | None = None, key: str = ""
+    ) -> Owner:
         status = engine.status
         dialect = facts.dialects.get(status.id)
         routes = frozenset() if dialect is None else dialect.routes.get(facade, frozenset())
@@ -272,6 +285,8 @@ class Catalogue:
                 doubtful=facts.suspect or status.health == "degraded",
                 loaded=loaded,
             ),
+            key=key,
+            revision=engine.revision,
             node=facts,
             routes=routes - missing.keys if missing else routes,
             routable=status.routable,

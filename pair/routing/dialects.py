@@ -28,6 +28,8 @@ route is passed to the facade's own engine (PX-25).
 Family = Literal["ollama", "openai", "anthropic", "lmstudio0", "lmstudio1"]
 ModelFrom = Literal["body", "body_or_name", "path", "none"]
 Eligible = Literal["on_disk", "loaded"]
+AfterSuccess = Literal["nothing", "reread", "reread_first"]
+"""What follows a good answer: the engine's list is read again when it has ended, or before it ends (PX-26)."""
 Verdict = Literal["ok", "stale_model", "route_missing", "busy", "client", "fault"]
 
 _ID = "{id}"
@@ -40,7 +42,8 @@ class Route(Struct, frozen=True):
     ``path`` is exact, or ends in ``/{id}``, which stands for the rest of a path,
     slashes included (PX-23). ``streams``: whether the answer streams when the
     request does not say. ``list_key``: the field that names a record of a list.
-    ``operation``: what a job on it is called (JB-34).
+    ``operation``: what a job on it is called (JB-34). ``after``: what a success
+    of it means for the engine's list of models (PX-26).
 
     Raises:
         ValueError: no such role, or a path that is no path of ours.
@@ -54,6 +57,7 @@ class Route(Struct, frozen=True):
     streams: bool = False
     list_key: str | None = None
     operation: str = "other"
+    after: AfterSuccess = "nothing"
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
@@ -125,8 +129,8 @@ def _list(path: str, family: Family, key: str) -> Route:
     return Route("GET", path, "listing", family, list_key=key)
 
 
-def _mutate(method: str, path: str, family: Family) -> Route:
-    return Route(method, path, "mutate", family)
+def _mutate(method: str, path: str, family: Family, after: AfterSuccess = "nothing") -> Route:
+    return Route(method, path, "mutate", family, after=after)
 
 
 _SHARED = (
@@ -152,11 +156,11 @@ ROUTES: Mapping[str, tuple[Route, ...]] = {
         _list("/api/ps", "ollama", "model"),
         Route("GET", "/", "identity", "ollama"),
         Route("GET", "/api/version", "identity", "ollama"),
-        _mutate("POST", "/api/pull", "ollama"),
+        _mutate("POST", "/api/pull", "ollama", "reread_first"),
         _mutate("POST", "/api/push", "ollama"),
-        _mutate("POST", "/api/create", "ollama"),
-        _mutate("POST", "/api/copy", "ollama"),
-        _mutate("DELETE", "/api/delete", "ollama"),
+        _mutate("POST", "/api/create", "ollama", "reread_first"),
+        _mutate("POST", "/api/copy", "ollama", "reread_first"),
+        _mutate("DELETE", "/api/delete", "ollama", "reread_first"),
         _mutate("POST", "/api/blobs/{id}", "ollama"),
         _mutate("HEAD", "/api/blobs/{id}", "ollama"),
     ),
@@ -174,9 +178,9 @@ ROUTES: Mapping[str, tuple[Route, ...]] = {
         _list("/api/v1/models", "lmstudio1", "key"),
         Route("GET", "/", "identity", "openai"),
         Route("GET", "/lmstudio-greeting", "identity", "openai"),
-        _mutate("POST", "/api/v1/models/load", "lmstudio1"),
-        _mutate("POST", "/api/v1/models/unload", "lmstudio1"),
-        _mutate("POST", "/api/v1/models/download", "lmstudio1"),
+        _mutate("POST", "/api/v1/models/load", "lmstudio1", "reread"),
+        _mutate("POST", "/api/v1/models/unload", "lmstudio1", "reread"),
+        _mutate("POST", "/api/v1/models/download", "lmstudio1", "reread"),
         _mutate("GET", "/api/v1/models/download/status/{id}", "lmstudio1"),
         Route("GET", "/llm", "tunnel", "openai"),
         Route("GET", "/embedding", "tunnel", "openai"),

@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, UnsetType
 
+from pair.routing.breaker import HoldKind
 from pair.routing.candidates import Catalogue, ExcludedBy, Request
 from pair.routing.planning import Answer, Plan, plan
 
 if TYPE_CHECKING:
     from pair.interfaces import IRoutingPolicy
     from pair.records.jobs import Outcome
+    from pair.routing.breaker import Breaker, Hold
     from pair.routing.reservations import ReservationBook
 
 _WHY_LIMIT = 200
+
+
+class Penalty(Struct, frozen=True, rename="camel"):
+    """A hold as it is shown (RT-54); ``until`` is in epoch milliseconds."""
+
+    kind: HoldKind
+    until: int
+    count: int
 
 
 class Account(Struct, frozen=True, rename="camel", kw_only=True):
@@ -31,7 +41,7 @@ class Account(Struct, frozen=True, rename="camel", kw_only=True):
     eligible: bool
     score: float | UnsetType = UNSET
     terms: Mapping[str, float] | UnsetType = UNSET
-    hold: UnsetType | None = UNSET
+    hold: Penalty | UnsetType | None = UNSET
     excluded_by: ExcludedBy | UnsetType = UNSET
 
 
@@ -72,14 +82,35 @@ def why(plan: Plan, rank: int, after: Iterable[tuple[Outcome, int | None]] = ())
     return text
 
 
+def penalty(hold: Hold, now: float, epoch_ms: int) -> Penalty:
+    """``hold`` as it is shown at ``now``, in monotonic seconds, which is ``epoch_ms`` by the wall clock."""
+    return Penalty(hold.kind, epoch_ms + round((hold.until - now) * 1000), hold.count)
+
+
 def explain(
-    request: Request, catalogue: Catalogue, book: ReservationBook, policy: IRoutingPolicy, now: float
+    request: Request,
+    catalogue: Catalogue,
+    book: ReservationBook,
+    breaker: Breaker,
+    policy: IRoutingPolicy,
+    now: float,
+    epoch_ms: int,
 ) -> Explanation:
     """What :func:`pair.routing.planning.plan` would do, with a reason for each engine that is left out (RT-67).
 
     Reserves nothing.
+
+    Args:
+        request: what is asked for.
+        catalogue: who advertises what.
+        book: the loads.
+        breaker: the holds and stale marks.
+        policy: puts the eligible in order.
+        now: monotonic seconds.
+        epoch_ms: the same instant by the wall clock, in which ends of holds are shown.
     """
-    made = plan(request, catalogue, book, policy, now)
+    made = plan(request, catalogue, book, breaker, policy, now)
+    holds = [breaker.held(each.candidate, now) for each in made.ranked]
     accounts = [
         Account(
             node=each.candidate.node,
@@ -88,20 +119,20 @@ def explain(
             eligible=True,
             score=each.score,
             terms=dict(each.terms),
-            hold=None,
+            hold=None if hold is None else penalty(hold, now, epoch_ms),
         )
-        for rank, each in enumerate(made.ranked, 1)
+        for rank, (each, hold) in enumerate(zip(made.ranked, holds, strict=True), 1)
     ]
     return Explanation(
         policy=made.policy,
         generation=book.snapshot.generation,
         head=None,
-        candidates=(*accounts, *_excluded(request, catalogue, made)),
+        candidates=(*accounts, *_excluded(request, catalogue, breaker, made, now)),
         would_answer=made.answer,
     )
 
 
-def _excluded(request: Request, catalogue: Catalogue, made: Plan) -> Iterable[Account]:
+def _excluded(request: Request, catalogue: Catalogue, breaker: Breaker, made: Plan, now: float) -> Iterable[Account]:
     ranked = {(each.candidate.node, each.candidate.engine) for each in made.ranked}
     rejected: dict[tuple[str, str], ExcludedBy] = {
         (each.node, each.engine): each.excluded_by for each in made.rejected
@@ -116,5 +147,5 @@ def _excluded(request: Request, catalogue: Catalogue, made: Plan) -> Iterable[Ac
             place = (owner.candidate.node, owner.candidate.engine)
             if place in ranked:
                 continue
-            reason = rejected[place] if place in rejected else next(owner.objections(request))
+            reason = rejected[place] if place in rejected else next(owner.objections(request, breaker, now))
             yield Account(node=node.id, engine=place[1], eligible=False, excluded_by=reason)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pair.interfaces import IRoutingPolicy
+    from pair.routing.breaker import Breaker
     from pair.routing.reservations import ReservationBook
 
 Answer = Literal[
@@ -57,13 +58,21 @@ class Plan(Struct, frozen=True):
     instead: str | None = None
 
 
-def plan(request: Request, catalogue: Catalogue, book: ReservationBook, policy: IRoutingPolicy, now: float) -> Plan:
+def plan(
+    request: Request,
+    catalogue: Catalogue,
+    book: ReservationBook,
+    breaker: Breaker,
+    policy: IRoutingPolicy,
+    now: float,
+) -> Plan:
     """The candidates for ``request``, best first, by the present facts and loads. Changes nothing (RT-4).
 
     Args:
         request: what is asked for, and what has been tried.
         catalogue: who advertises what.
         book: the loads.
+        breaker: the holds and stale marks.
         policy: puts the eligible in order.
         now: monotonic seconds.
     """
@@ -71,19 +80,21 @@ def plan(request: Request, catalogue: Catalogue, book: ReservationBook, policy: 
     rejected: list[Rejected] = []
     owners = catalogue.owners(request.facade, request.model)
     for owner in owners:
-        objection = next(owner.objections(request), None)
+        objection = next(owner.objections(request, breaker, now), None)
         if objection is None:
             eligible.append(owner)
         else:
             rejected.append(Rejected(owner.candidate.node, owner.candidate.engine, objection))
     if not eligible:
-        answer = _answer(request, owners)
-        instead = _instead(request, owners) if answer == "route_unsupported" else None
+        failed = [frozenset(owner.objections(request, breaker, now)) for owner in owners]
+        answer = _answer(request, failed)
+        instead = _instead(request, owners, failed) if answer == "route_unsupported" else None
         return Plan((), tuple(rejected), policy.name, answer=answer, instead=instead)
     candidates = [each.candidate for each in eligible]
     view = View(now, book.snapshot, book.load)
     ranking = ranked_or_default(policy, _DEFAULT, request, candidates, view)
-    return Plan(_arranged(request, ranking, eligible), tuple(rejected), ranking.policy, ranking.flaw)
+    ranked = _held_last(_arranged(request, ranking, eligible), breaker, now)
+    return Plan(ranked, tuple(rejected), ranking.policy, ranking.flaw)
 
 
 def _arranged(request: Request, ranking: Ranking, eligible: Sequence[Owner]) -> tuple[Ranked, ...]:
@@ -106,11 +117,25 @@ def _arranged(request: Request, ranking: Ranking, eligible: Sequence[Owner]) -> 
     )
 
 
-def _answer(request: Request, owners: Sequence[Owner]) -> Answer | None:
-    """Why no owner may serve, by all the checks that each of them fails (RT-21)."""
-    failed = [frozenset(owner.objections(request)) for owner in owners]
+def _held_last(ranked: tuple[Ranked, ...], breaker: Breaker, now: float) -> tuple[Ranked, ...]:
+    """Those that are held behind the others, the one whose hold ends first before the rest of them (RT-24)."""
+    ends = {}
+    for index, each in enumerate(ranked):
+        hold = breaker.held(each.candidate, now)
+        if hold is not None:
+            ends[index] = hold.until
+    if not ends:
+        return ranked
+    free = [each for index, each in enumerate(ranked) if index not in ends]
+    return (*free, *(ranked[index] for index in sorted(ends, key=lambda index: (ends[index], index))))
+
+
+def _answer(request: Request, failed: Sequence[frozenset[ExcludedBy]]) -> Answer | None:
+    """Why no owner may serve, by all the checks that each of them ``failed`` (RT-21)."""
     if any("tried" in each for each in failed):
         return None
+    # Who denied having the model is no owner, whatever it lists (M16).
+    failed = [each for each in failed if "model_stale" not in each]
     if frozenset({"route_unsupported"}) in failed:
         return "route_unsupported"
     if any(each <= {"drained", "label_rule"} for each in failed):
@@ -128,7 +153,7 @@ def _answer(request: Request, owners: Sequence[Owner]) -> Answer | None:
     return "model_unknown" if request.model else "no_engine"
 
 
-def _instead(request: Request, owners: Sequence[Owner]) -> str | None:
+def _instead(request: Request, owners: Sequence[Owner], failed: Sequence[frozenset[ExcludedBy]]) -> str | None:
     apart = {"route_unsupported", "not_loaded"}
-    offered = {each for owner in owners if apart.issuperset(owner.objections(request)) for each in owner.routes}
+    offered = {each for owner, why in zip(owners, failed, strict=True) if why <= apart for each in owner.routes}
     return alternative(request.route, offered)

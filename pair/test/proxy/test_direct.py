@@ -326,10 +326,40 @@ class HeldEndTests(DirectCase):
         self.assertIn(b"the engine broke off", bench.client.answer.body)
         self.assertEqual((bench.engines.refreshed, bench.in_use()), ([], {}))
 
+    def test_four_wait(self) -> None:
+        """Each whose caller may ask for what it made at once."""
+        for method, path in (("POST", "/api/pull"), ("POST", "/api/create"), ("POST", "/api/copy")):
+            bench = self.bench(OLLAMA)
+            bench.engines.reads_at_once = False
+            bench.client.asks(method, path, {"model": "x"})
+            bench.a.answers(response(200))
+            self.assertEqual((bench.client.received, bench.engines.refreshed), (b"", ["a"]), path)
+            bench.engines.reading["a"].callback(None)
+            self.assertEqual(bench.client.answer.status, 200)
+
+    def test_the_other_facade_does_not_wait(self) -> None:
+        """After load, unload and download the list is read when the answer has ended, and not in what follows."""
+        for path in ("load", "unload", "download"):
+            bench = self.bench(engine("lmstudio", name="s"), facade="lmstudio")
+            bench.engines.reads_at_once = False
+            bench.client.asks("POST", f"/api/v1/models/{path}", {"model": "x"})
+            bench.a.answers(head(200, (b"Content-Length", b"2")), b"{")
+            self.assertEqual(bench.engines.refreshed, [])
+            bench.a.answers(b"}")
+            self.assertEqual((bench.client.answer.body, bench.engines.refreshed), (b"{}", ["s"]), path)
+            self.assertEqual(bench.in_use(), {})
+
     def test_refusals_and_other_paths(self) -> None:
-        """What was refused has changed nothing, and of what is not listed we know nothing."""
+        """What was refused or broke off has changed nothing, nor has a push or a layer; of others we know nothing."""
         self.assertEqual(self.answered(response(404, b"{}")).engines.refreshed, [])
-        bench = self.bench(OLLAMA)
-        bench.client.asks("POST", "/other", b"x")
-        bench.a.answers(response(200, b"{}"))
-        self.assertEqual(bench.engines.refreshed, [])
+        for path in ("/other", "/api/push", BLOB):
+            bench = self.bench(OLLAMA)
+            bench.client.asks("POST", path, b"x")
+            bench.a.answers(response(200, b"{}"))
+            self.assertEqual((bench.client.answer.status, bench.engines.refreshed), (200, []), path)
+        for end in (lambda bench: bench.a.breaks(), lambda bench: bench.client.leaves()):
+            bench = self.bench(engine("lmstudio", name="s"), facade="lmstudio")
+            bench.client.asks("POST", "/api/v1/models/load", {"model": "x"})
+            bench.a.answers(stream())
+            end(bench)
+            self.assertEqual((bench.engines.refreshed, bench.in_use()), ([], {}))

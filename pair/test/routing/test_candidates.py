@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair.records.engines import NodeInventory
+from pair.routing.breaker import Breaker
 from pair.routing.candidates import Candidate, Catalogue, NodeFacts
 from pair.routing.dialects import match
 from pair.test.routing.facts import OLLAMA, catalogue, engine, node, request
@@ -216,7 +217,7 @@ class ObjectionTests(SynchronousTestCase):
     def objections(self, facts: NodeFacts, **asked: Any) -> list[str]:
         sent = request("m", **asked)
         owner = next(iter(catalogue(facts).owners("ollama", "m")))
-        return list(owner.objections(sent))
+        return list(owner.objections(sent, Breaker(), 0.0))
 
     def test_each_alone(self) -> None:
         """One thing in the way is one objection."""
@@ -292,4 +293,5 @@ class ObjectionTests(SynchronousTestCase):
         route = match("lmstudio", "GET", "/llm")
         assert route is not None
         owner = catalogue(node("a", engine("llamacpp", loaded=("m",)))).owners("lmstudio", "m")[0]
-        self.assertEqual(list(owner.objections(replace(request("m"), route=route))), ["route_unsupported"])
+        objections = owner.objections(replace(request("m"), route=route), Breaker(), 0.0)
+        self.assertEqual(list(objections), ["route_unsupported"])

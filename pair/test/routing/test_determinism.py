@@ -10,6 +10,8 @@ import sys
 import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
+from pair.routing.breaker import Breaker
+from pair.routing.candidates import Candidate
 from pair.routing.explain import explain
 from pair.routing.policies.pressure import PressurePolicy
 from pair.routing.reservations import ReservationBook
@@ -36,6 +38,10 @@ def decide(seed: int) -> bytes:
     snapshot = scheduler.recompute(1.0)
     assert snapshot is not None
     book.apply(snapshot)
+    breaker = Breaker()
+    for each in shuffle(NODES[:9], 9):
+        sent = breaker.dispatched(f"held {each}", Candidate(each, "ollama", "ollama", "m"), 0.0)
+        breaker.busy(sent, float(NODES.index(each) % 2 * 5 + 5), 0.0)
     facts = [
         node(
             each,
@@ -50,7 +56,7 @@ def decide(seed: int) -> bytes:
         require=frozenset(shuffle(["x", "y"], 2)),
         tried=frozenset(shuffle([("n00", "ollama"), ("n01", "ollama")], 2)),
     )
-    return msgspec.json.encode(explain(asked, catalogue(*facts), book, PressurePolicy(), 1.0))
+    return msgspec.json.encode(explain(asked, catalogue(*facts), book, breaker, PressurePolicy(), 1.0, 0))
 
 
 class DeterminismTests(SynchronousTestCase):

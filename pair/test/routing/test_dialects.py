@@ -139,6 +139,22 @@ class TableTests(SynchronousTestCase):
         )
         self.assertEqual(len(keys), len({r.path for rs in ROUTES.values() for r in rs if r.role == "listing"}))
 
+    def test_what_changes_the_list_of_an_engine(self) -> None:
+        """Four answers end when it was read again, three before; an upload of a layer changes nothing yet (PX-26)."""
+        after = {route.path: route.after for routes in ROUTES.values() for route in routes if route.after != "nothing"}
+        self.assertEqual(
+            after,
+            {
+                "/api/pull": "reread_first",
+                "/api/create": "reread_first",
+                "/api/copy": "reread_first",
+                "/api/delete": "reread_first",
+                "/api/v1/models/load": "reread",
+                "/api/v1/models/unload": "reread",
+                "/api/v1/models/download": "reread",
+            },
+        )
+
     def test_families(self) -> None:
         """The family of a path is that of its API (PX-84)."""
         for facade, path, family in [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
+from pair.routing.breaker import Breaker
 from pair.routing.candidates import Candidate
-from pair.routing.explain import explain, why
+from pair.routing.explain import Penalty, explain, why
 from pair.routing.planning import Plan
 from pair.routing.policies import Ranked
 from pair.routing.policies.pressure import PressurePolicy
@@ -62,7 +63,7 @@ class ExplainTests(SynchronousTestCase):
 
     def test_every_known_node(self) -> None:
         """The eligible by rank, then each other engine by node and id with the first check that it fails."""
-        made = explain(request("m"), self.known, self.book, PressurePolicy(), 0.0)
+        made = explain(request("m"), self.known, self.book, Breaker(), PressurePolicy(), 0.0, 0)
         self.assertEqual((made.policy, made.generation, made.head, made.would_answer), ("pressure", 412, None, None))
         self.assertEqual(
             [(each.node, each.engine, each.rank, each.excluded_by) for each in made.candidates],
@@ -81,7 +82,7 @@ class ExplainTests(SynchronousTestCase):
 
     def test_json(self) -> None:
         """As the page shows it; what does not apply is left out."""
-        made = explain(request("m"), self.known, self.book, PressurePolicy(), 0.0)
+        made = explain(request("m"), self.known, self.book, Breaker(), PressurePolicy(), 0.0, 0)
         shown = msgspec.json.decode(msgspec.json.encode(made))
         self.assertEqual(list(shown), ["policy", "generation", "head", "candidates", "wouldAnswer"])
         self.assertEqual(
@@ -103,19 +104,29 @@ class ExplainTests(SynchronousTestCase):
 
     def test_what_would_be_answered(self) -> None:
         """The code of RT-21 where nothing may serve."""
-        made = explain(request("nobody"), self.known, self.book, PressurePolicy(), 0.0)
+        made = explain(request("nobody"), self.known, self.book, Breaker(), PressurePolicy(), 0.0, 0)
         self.assertEqual(made.would_answer, "model_unknown")
         self.assertFalse(any(each.eligible for each in made.candidates))
 
     def test_without_a_model(self) -> None:
         """Every engine of the facade takes part."""
-        made = explain(request(), self.known, self.book, PressurePolicy(), 0.0)
+        made = explain(request(), self.known, self.book, Breaker(), PressurePolicy(), 0.0, 0)
         self.assertEqual(
             [f"{each.node}/{each.engine}" for each in made.candidates if each.eligible],
             ["a/llamacpp", "a/ollama", "b/llamacpp", "d/llamacpp"],
         )
 
+    def test_hold(self) -> None:
+        """A hold has its kind, its end by the wall clock, and its count (RT-54); it stands last of the eligible."""
+        breaker = Breaker()
+        breaker.busy(breaker.dispatched("j", Candidate("a", "llamacpp", "llamacpp", "m"), 90.0), 20.0, 90.0)
+        breaker.stale("b", "llamacpp", "m", 0, 97.0)
+        made = explain(request("m"), self.known, self.book, breaker, PressurePolicy(), 100.0, 1_700_000_000_000)
+        (first,) = (each for each in made.candidates if each.eligible)
+        self.assertEqual((first.node, first.hold), ("a", Penalty("busy", 1_700_000_010_000, 1)))
+        self.assertEqual(made.candidates[3].excluded_by, "model_stale")
+
     def test_reserves_nothing(self) -> None:
         """It only looks (RT-67)."""
-        explain(request("m"), self.known, self.book, PressurePolicy(), 0.0)
+        explain(request("m"), self.known, self.book, Breaker(), PressurePolicy(), 0.0, 0)
         self.assertEqual(len(self.book), 0)

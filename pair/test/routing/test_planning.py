@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from pair.interfaces import IRoutingPolicy
+from pair.routing.breaker import Breaker
 from pair.routing.planning import Plan, Rejected, plan
 from pair.routing.policies import Ranked, View
 from pair.routing.policies.pressure import PressurePolicy
@@ -31,7 +32,7 @@ def book(**pending: int) -> ReservationBook:
 
 
 def make(asked: Request, *nodes: NodeFacts, **pending: int) -> Plan:
-    return plan(asked, catalogue(*nodes), book(**pending), PressurePolicy(), 0.0)
+    return plan(asked, catalogue(*nodes), book(**pending), Breaker(), PressurePolicy(), 0.0)
 
 
 def places(made: Plan) -> list[str]:
@@ -74,7 +75,7 @@ class OrderTests(SynchronousTestCase):
             node("a", engine("llamacpp", "m", loaded=("m",), name="x"), engine("ollama", "m")),
             node("b", engine("ollama", "m"), engine("llamacpp", loaded=("m",), name="y")),
         ]
-        made = plan(request("m"), catalogue(*nodes), book(a=0, b=0), Backwards(), 0.0)
+        made = plan(request("m"), catalogue(*nodes), book(a=0, b=0), Breaker(), Backwards(), 0.0)
         self.assertEqual(places(made), ["b/y", "b/ollama", "a/x", "a/ollama"])
         self.assertEqual(made.policy, "backwards")
 
@@ -121,8 +122,8 @@ class OrderTests(SynchronousTestCase):
     def test_changes_nothing(self) -> None:
         """The same plan twice; taking a place is a call of its own (RT-4)."""
         known, loads = catalogue(node("a", engine("ollama", "m"))), book(a=0)
-        first = plan(request("m"), known, loads, PressurePolicy(), 0.0)
-        self.assertEqual(plan(request("m"), known, loads, PressurePolicy(), 0.0), first)
+        first = plan(request("m"), known, loads, Breaker(), PressurePolicy(), 0.0)
+        self.assertEqual(plan(request("m"), known, loads, Breaker(), PressurePolicy(), 0.0), first)
         self.assertEqual(len(loads), 0)
 
     def test_a_flawed_policy(self) -> None:
@@ -135,7 +136,7 @@ class OrderTests(SynchronousTestCase):
             def rank(self, request: Request, candidates: Sequence[Candidate], view: View) -> Sequence[Ranked]:
                 return ()
 
-        made = plan(request("m"), catalogue(node("a", engine("ollama", "m"))), book(a=0), Nothing(), 0.0)
+        made = plan(request("m"), catalogue(node("a", engine("ollama", "m"))), book(a=0), Breaker(), Nothing(), 0.0)
         self.assertEqual((places(made), made.policy), (["a/ollama"], "pressure"))
         self.assertEqual(made.flaw, "no permutation of the candidates")
 
@@ -215,4 +216,4 @@ class AnswerTests(SynchronousTestCase):
         self.assertIsNone(make(lacking, node("a", llamacpp, online=False)).instead)
         known = catalogue(node("a", llamacpp), node("b", llamacpp, online=False))
         known.note_route_missing("a", "llamacpp", request(path="/v1/chat/completions").route)
-        self.assertEqual(plan(lacking, known, book(), PressurePolicy(), 0.0).instead, "/v1/completions")
+        self.assertEqual(plan(lacking, known, book(), Breaker(), PressurePolicy(), 0.0).instead, "/v1/completions")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from pair.routing.breaker import Breaker
 from pair.routing.planning import plan
 from pair.routing.policies import Load
 from pair.routing.policies.pressure import PressurePolicy
@@ -199,7 +200,7 @@ class SpreadTests(SynchronousTestCase):
         picks: Counter[str] = Counter()
         for job in range(100):
             facade = facades[job % len(facades)]
-            best = plan(request("m", facade=facade), known, book, PressurePolicy(), 0.0).ranked[0].candidate
+            best = plan(request("m", facade=facade), known, book, Breaker(), PressurePolicy(), 0.0).ranked[0].candidate
             book.take(f"j{job}", best.node, book.snapshot.generation, 0.0)
             picks[best.node] += 1
         return picks
