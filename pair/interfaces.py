@@ -1,7 +1,7 @@
 """What is swapped: the zope interfaces between the parts.
 
 Each is written from the side of the one who calls. Who provides what is joined
-in :mod:`pair.node`; others' kinds and policies come as plugins in
+in :mod:`pair.parts`; others' kinds and policies come as plugins in
 :mod:`pair.plugins`.
 """
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from pair.engines.facts import (
+        Answer,
         Answers,
+        Details,
         EnginePorts,
         EngineTiming,
         Found,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     )
     from pair.events import Signal
     from pair.privacy import Secret
-    from pair.records.engines import EngineAddress, NodeInventory
+    from pair.records.engines import EngineAddress, Model, NodeInventory
     from pair.records.errors import ServiceError, Subject
     from pair.records.jobs import Job, Outcome, Usage
     from pair.routing.candidates import Candidate, Request
@@ -50,11 +52,14 @@ class IEngineKind(Interface):
     ports: EnginePorts = Attribute("Standard, base and probe ports.")
     timing: EngineTiming = Attribute("Limits for ready, health and grace, in seconds.")
     requests: Mapping[str, ProbeRequest] = Attribute(
-        "What is asked of a running engine, by purpose: ``identity…``, ``health``, ``list``, ``loaded``."
+        "What is asked of a running engine, by purpose: ``identity…``, ``health``, ``list…``, ``loaded…``."
     )
 
     def locate(facts: HostFacts) -> Sequence[Found]:
         """The programs of this kind on this host, best first (EN-6)."""
+
+    def configured(facts: HostFacts) -> Sequence[int]:
+        """The ports on which engines of this kind listen by their own files on this host (EN-9)."""
 
     def identify(answers: Answers) -> Identity | None:
         """Who answered the ``identity`` requests; by JSON shape, never by status alone. None: not this kind."""
@@ -63,7 +68,13 @@ class IEngineKind(Interface):
         """The command that starts the engine on 127.0.0.1 at ``port``. ``control`` other than ``process``: ValueError."""
 
     def models(engine: str, answers: Answers) -> Listing | None:
-        """The models in the answers to ``list`` and ``loaded``; None where they cannot be told (EN-79)."""
+        """The models in the answers to ``list…`` and ``loaded…``; None where they cannot be told (EN-79)."""
+
+    def describe(model: Model) -> ProbeRequest | None:
+        """The question that tells more of a model than its list entry does (EN-78); None: there is none."""
+
+    def details(answer: Answer) -> Details:
+        """What the answer to that question tells."""
 
     def slots(answers: Answers) -> int | None:
         """How many requests it serves at once, in the ``identity`` answers (EN-34); None where it does not say."""

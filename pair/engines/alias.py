@@ -1,12 +1,13 @@
-"""``OLLAMA_HOST``, read as Ollama reads it, as far as it names this machine (EN-53). Pure.
+"""``OLLAMA_HOST``, read as Ollama reads it, as far as it names this machine (EN-53, EN-54). Pure.
 
 The variable tells the user's tools where Ollama is. Only a loopback target
-concerns us: an engine may answer there.
+concerns us: an engine may answer there, or else the Ollama facade does.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -56,6 +57,19 @@ def parse(value: str) -> Alias:
         return _IGNORED
     port = _port(port_text, 80 if scheme else STANDARD_PORT)
     return Alias("standard") if port == STANDARD_PORT else Alias("local", hosts, port)
+
+
+def chosen(setting: str, environment: Mapping[str, str]) -> Alias | None:
+    """The local target that the setting ``facade.ollama.alias`` asks for (EN-54); None where there is none."""
+    if setting == "off":
+        return None
+    alias = named(environment) if setting == "env" else parse(setting)
+    return alias if alias.verdict == "local" else None
+
+
+def named(environment: Mapping[str, str]) -> Alias:
+    """The target in the environment."""
+    return parse(environment.get("OLLAMA_HOST", ""))
 
 
 def _unquoted(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from pair.records.engines import FoundBy, Model
@@ -59,8 +60,8 @@ Answers = Mapping[str, Answer]
 Purposes that begin with ``identity`` are asked together, when an engine is
 found or is to become ready; their answers go to ``identify`` and ``slots``.
 ``health`` is asked every ``timing.health``; a 503 to it means that a model is
-being loaded (EN-29). ``list`` and ``loaded`` are asked together and their
-answers go to ``models``.
+being loaded (EN-29). Those that begin with ``list`` or ``loaded`` are asked
+together, and their answers go to ``models``.
 """
 
 
@@ -70,12 +71,30 @@ class Listing(Struct, frozen=True):
     ``loaded_known`` is False where the answers do not tell which models are in
     memory: each model's ``loaded`` is then empty, and that is no fact (EN-79).
     ``dropped`` counts the usable rows beyond 1,800 and the rows whose id is
-    over 200 bytes or has control characters (EN-83).
+    over 200 bytes or has control characters (EN-83). ``loaded_only``: this
+    engine serves what is in memory and loads nothing for a request, whatever
+    others of its kind do (RT-8).
     """
 
     models: tuple[Model, ...]
     loaded_known: bool = True
     dropped: int = 0
+    loaded_only: bool = False
+
+
+class Details(Struct, frozen=True):
+    """What an engine tells of a model only when asked for that model (EN-78). Empty and None: not told."""
+
+    capabilities: tuple[str, ...] = ()
+    context_max: int | None = None
+
+    def added_to(self, model: Model) -> Model:
+        """``model`` with what its list entry left open."""
+        return msgspec.structs.replace(
+            model,
+            capabilities=model.capabilities or self.capabilities,
+            context_max=self.context_max if model.context_max is None else model.context_max,
+        )
 
 
 class HostFacts(Struct, frozen=True):
@@ -97,6 +116,8 @@ class HostFacts(Struct, frozen=True):
     is_file: Callable[[str], bool]
     real_path: Callable[[str], str] = str
     """The path with its links resolved: two names of one program are one hit (EN-6)."""
+    read_text: Callable[[str], str | None] = lambda path: None
+    """What a small file says; None where it cannot be read."""
     binary: str | None = None
     """``engines.<id>.binary``."""
     environment: Mapping[str, str] = {}

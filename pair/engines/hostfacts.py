@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _FOLDERS = ("LOCALAPPDATA", "ProgramFiles")
 """Variables of Windows that name folders."""
 
+_SMALL = 64 * 1024
+"""Characters of another program's file that are read."""
+
 
 def gather(data_dir: str, modules: Collection[str], environment: Mapping[str, str]) -> HostFacts:
     """The facts of this host.
@@ -40,6 +43,7 @@ def gather(data_dir: str, modules: Collection[str], environment: Mapping[str, st
         is_executable=_is_executable,
         is_file=os.path.isfile,
         real_path=os.path.realpath,
+        read_text=_small_text,
         environment={name: environment[name] for name in _FOLDERS if name in environment},
     )
 
@@ -86,6 +90,14 @@ def _private_text(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+def _small_text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read(_SMALL)
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _is_executable(path: str) -> bool:

@@ -111,6 +111,7 @@ class Core:
     Attributes:
         ready_seconds: from the start of a child until it must answer.
         retry_at: when it is started again, on ``clock``; None when it is not.
+        restarts: how often it was started again after a failure.
     """
 
     clock: IReactorTime
@@ -121,6 +122,7 @@ class Core:
     streak: Streak = field(default_factory=Streak)
     failed_at: float | None = None
     retry_at: float | None = None
+    restarts: int = 0
 
     def enter(self, state: EngineState) -> None:
         """``state`` is what is shown from now on."""
@@ -138,6 +140,8 @@ def _shown(state: EngineState) -> Callable[[Lifecycle, Core], None]:
 
 
 def _start(machine: Lifecycle, core: Core) -> IDelayedCall:
+    if core.retry_at is not None:
+        core.restarts += 1
     core.retry_at = None
     core.enter("starting")
     core.effects.spawn()

@@ -67,6 +67,15 @@ OLLAMA = Program(
     },
 )
 
+LMS = Program(
+    "lms",
+    {
+        "linux": ("~/.lmstudio/bin", "~/.cache/lm-studio/bin", PATH),
+        "darwin": ("~/.lmstudio/bin", "~/.cache/lm-studio/bin", PATH),
+        "win32": (r"~\.lmstudio\bin", PATH),
+    },
+)
+
 LLAMA_SERVER = Program(
     "llama-server",
     {

@@ -5,33 +5,31 @@ It never asks of which kind its engine is (EN-2).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from twisted.internet.defer import DeferredLock, succeed
+from twisted.internet.defer import succeed
 
 from pair.engines.charge import Charge, Entries, Surroundings
-from pair.engines.facts import Answer, Found, Identity, Listing, ProbeRequest
+from pair.engines.facts import Answer, Found, Identity
 from pair.engines.health import Pulse, finding
-from pair.engines.inventory import ModelList
 from pair.engines.keeper import Keeper
+from pair.engines.lists import Lists
 from pair.engines.probe import NoAnswer, Refused, Sighting, sight
 from pair.engines.tasks import Tasks
 from pair.logs import Logger
 from pair.records.engines import EngineInventory, EngineStatus
-from pair.routing import names
 from pair.settings.grammar import is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from twisted.internet.defer import Deferred
     from twisted.internet.interfaces import IDelayedCall
-    from twisted.python.failure import Failure
 
     from pair.privacy import Secret
     from pair.records.engines import Desired, EngineAddress, EngineState, Health
+    from pair.routing.dialects import Dialect
 
 REREAD_SECONDS = 0.5
 """From a model that was found missing to the reading of the list (EN-80: within 1 s)."""
@@ -66,6 +64,7 @@ class Runner:
         self._tasks = Tasks(f"the engine {charge.id}")
         self._desired: Desired | None = "off" if charge.settings.mode == "off" else None
         self._founds: Sequence[Found] = ()
+        self._configured: tuple[EngineAddress, ...] = ()
         self._adopted_at: EngineAddress | None = None
         self._identity = Identity()
         self._slots: int | None = None
@@ -73,9 +72,16 @@ class Runner:
         self._health_at: int | None = None
         self._held: str | None = None
         self._refused = False
-        self._models = ModelList(partial(names.key, charge.dialect.naming))
-        self._reading = DeferredLock()
-        self._listing: tuple[object, Listing | None] = (None, None)
+        self._lists = Lists(
+            charge,
+            around,
+            self._entries,
+            self._tasks,
+            lambda: self.address,
+            lambda: self.credential,
+            self._publish,
+        )
+        self._models = self._lists.models
         self._rereading: IDelayedCall | None = None
         self._shown: object = None
         self._closing = False
@@ -100,6 +106,12 @@ class Runner:
         return self.address is not None and not self._refused
 
     @property
+    def dialect(self) -> Dialect:
+        """What it speaks: as its kind, but for what this one loads for a request (RT-8)."""
+        dialect = self.charge.dialect
+        return msgspec.structs.replace(dialect, eligible="loaded") if self._lists.loaded_only else dialect
+
+    @property
     def routable(self) -> bool:
         """Whether requests may be sent to it."""
         address = self.address
@@ -118,15 +130,13 @@ class Runner:
 
     async def begin(self) -> None:
         """Remember, take back what was ours, and look for it a first time."""
-        remembered = self._around.memory.models(self.charge.id)
-        if remembered is not None:
-            self._models.remembered(remembered.models, remembered.at)
+        self._lists.remember()
         await self.keeper.take_back()
         await self.poll()
 
-    def located(self, founds: Sequence[Found]) -> None:
-        """The programs that this host has of it now."""
-        self._founds = founds
+    def located(self, founds: Sequence[Found], configured: Sequence[EngineAddress] = ()) -> None:
+        """The programs that this host has of it now, and where its own files say that it listens (EN-9)."""
+        self._founds, self._configured = founds, tuple(configured)
         self.keeper.found = next((each for each in founds if each.missing is None), None)
         self._tell_found()
         if self.address is not None:
@@ -177,7 +187,7 @@ class Runner:
 
     def refresh(self) -> Deferred[None]:
         """See :meth:`pair.interfaces.ILocalEngines.refresh`."""
-        return succeed(None) if self.address is None else self._tasks.run(self._read(self.address, {}))
+        return succeed(None) if self.address is None else self._tasks.run(self._lists.read(self.address, {}))
 
     # The machine
 
@@ -220,7 +230,7 @@ class Runner:
                 self.keeper.machine.silent()
             return
         foreign, silent = False, True
-        for address in (*self.charge.addresses, *self.charge.guesses):
+        for address in dict.fromkeys((*self.charge.addresses, *self._configured, *self.charge.guesses)):
             if self._ours(address):
                 continue
             sighting = await sight(self._around.ask, self.charge.kind, address, self.credential)
@@ -280,7 +290,7 @@ class Runner:
             return
         # The list comes before the verdict: nobody is sent to an engine whose models are not known yet.
         if answer is not None and finding(answer) == "ok":
-            await self._read(address, {request: answer})
+            await self._lists.read(address, {request: answer})
         else:
             self._models.failed()
         if pulse is not self._pulse:
@@ -293,55 +303,6 @@ class Runner:
         if since is not None and self.keeper.child is not None and self.charge.settings.restart_wedged:
             self._entries.hold("wedged", seconds=round(now - since))
             self.keeper.machine.wedged(since)
-
-    async def _read(self, address: EngineAddress, answered: dict[ProbeRequest, Answer]) -> None:
-        """Its list and what is in memory of it; a question that has its answer is not asked again."""
-        await self._reading.acquire()
-        try:
-            answers: dict[str, Answer] = {}
-            for purpose in ("list", "loaded"):
-                request = self.charge.kind.requests.get(purpose)
-                if request is None:
-                    continue
-                try:
-                    if request not in answered:
-                        answered[request] = await self._around.ask(address, request, self.credential)
-                except (Refused, NoAnswer):
-                    continue
-                answers[purpose] = answered[request]
-            if self.address == address:
-                self._fold(answers)
-                self._publish()
-        finally:
-            self._reading.release()
-
-    def _fold(self, answers: Mapping[str, Answer]) -> None:
-        # Most of the time nothing has changed, and then a long list need not be decoded.
-        bodies = {purpose: (each.status, each.body) for purpose, each in answers.items()}
-        if self._listing[0] != bodies:
-            self._listing = bodies, self._offered(self.charge.kind.models(self.charge.id, answers))
-        listing = self._listing[1]
-        if listing is None:
-            self._models.failed()
-            return
-        if self._models.read(listing, self._around.now()):
-            self._around.memory.keep_models(self.charge.id, listing.models, self._around.now()).addErrback(
-                self._unkept
-            )
-        if listing.dropped:
-            self._entries.hold("too_many_models", dropped=listing.dropped)
-        else:
-            self._entries.end("too_many_models")
-
-    def _offered(self, listing: Listing | None) -> Listing | None:
-        """Only the models that the settings name, where they name any."""
-        only = self.charge.settings.models
-        if listing is None or not only:
-            return listing
-        return msgspec.structs.replace(listing, models=tuple(each for each in listing.models if each.id in only))
-
-    def _unkept(self, failure: Failure) -> None:
-        log.failure("The list of the engine {engine} could not be stored.", failure, engine=self.charge.id)
 
     # What is shown
 
@@ -380,7 +341,7 @@ class Runner:
     def _publish(self) -> None:
         status = self._status()
         bare = msgspec.structs.replace(status, health_at=None, models_at=None, retry_at=None)
-        shown = (bare, self._models.revision, self._models.hidden)
+        shown = (bare, self._models.revision, self._models.hidden, self._lists.loaded_only)
         if shown != self._shown:
             self._shown = shown
             self._judge_health(status.health)

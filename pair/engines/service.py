@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
@@ -27,6 +28,7 @@ from pair.engines.standby import Standby
 from pair.engines.tasks import Tasks
 from pair.events import Signal
 from pair.interfaces import ILocalEngines
+from pair.privacy import Secret
 from pair.records.engines import EngineAddress, NodeInventory
 from pair.routing.dialects import with_routes
 from pair.settings.grammar import engine_address
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from pair.engines.probe import Ask
     from pair.engines.processes import Processes
     from pair.interfaces import IEngineKind, IErrorBook
-    from pair.privacy import Secret
     from pair.routing.dialects import Dialect
     from pair.settings import EngineSettings, Settings
 
@@ -48,8 +49,17 @@ STANDBY_SECONDS = 5.0
 STANDBY_ENGINE = "embedded"
 """The engine that the setting ``embedded`` is about (EN-106)."""
 
-Sweep = Mapping[str, tuple[Sequence[Found], "Secret | None"]]
-"""What one look at the host found, by engine: its programs and its credential."""
+
+class Swept(Struct, frozen=True):
+    """What one look at the host found of an engine: its programs, its credential, its places by its own files."""
+
+    founds: Sequence[Found]
+    credential: Secret | None
+    configured: tuple[EngineAddress, ...]
+
+
+Sweep = Mapping[str, Swept]
+"""By engine."""
 
 
 @implementer(ILocalEngines)
@@ -109,7 +119,7 @@ class EngineService(Service):
             errors=errors,
             own_ports=own_ports,
             taken=self._taken,
-            reserved=_chosen(settings),
+            reserved=ports.reserved_in(settings, alias.chosen(settings.facade.ollama.alias, environment)),
             free=free,
             in_flight=in_flight,
         )
@@ -162,9 +172,13 @@ class EngineService(Service):
         engines = tuple(runner.inventory() for _, runner in sorted(self._runners.items()))
         return NodeInventory(node=self._node, engines=engines, labels=self._settings.node.labels)
 
+    def restarts(self) -> Mapping[str, int]:
+        """How often each engine was started again after a failure, since this process began."""
+        return {id: runner.keeper.core.restarts for id, runner in self._runners.items()}
+
     def dialect(self, engine: str) -> Dialect:
         """See :class:`pair.interfaces.ILocalEngines`."""
-        return self._runners[engine].charge.dialect
+        return self._runners[engine].dialect
 
     def address(self, engine: str) -> EngineAddress | None:
         """See :class:`pair.interfaces.ILocalEngines`."""
@@ -206,21 +220,24 @@ class EngineService(Service):
 
     async def _detect(self) -> None:
         sweep = await self._in_thread(self._sweep)
-        for engine, (founds, credential) in sweep.items():
+        for engine, swept in sweep.items():
             runner = self._runners[engine]
-            runner.credential = credential
-            runner.located(founds)
+            runner.credential = swept.credential
+            runner.located(swept.founds, swept.configured)
 
     def _sweep(self) -> Sweep:
         """Runs in a thread."""
         facts = hostfacts.gather(self._settings.node.data_dir, (PACKAGE,), self._environment)
         return {engine: self._swept(runner.charge, facts) for engine, runner in self._runners.items()}
 
-    def _swept(self, charge: Charge, facts: HostFacts) -> tuple[Sequence[Found], Secret | None]:
+    def _swept(self, charge: Charge, facts: HostFacts) -> Swept:
         engine = charge.settings
-        return (
-            charge.kind.locate(msgspec.structs.replace(facts, binary=engine.binary)),
-            hostfacts.read_credential(engine.credential_file, engine.credential_env, self._environment),
+        # An engine given by URL is there and nowhere else.
+        ports = () if engine.url is not None else charge.kind.configured(facts)
+        return Swept(
+            founds=charge.kind.locate(msgspec.structs.replace(facts, binary=engine.binary)),
+            credential=hostfacts.read_credential(engine.credential_file, engine.credential_env, self._environment),
+            configured=tuple(EngineAddress(host, port) for port in ports for host in alias.LOOPBACK),
         )
 
     def _stand_by(self) -> None:
@@ -237,7 +254,8 @@ def charges(settings: Settings, kinds: Iterable[IEngineKind], environment: Mappi
         ValueError: a setting ``routes`` names a path that no facade has.
     """
     by_name = {kind.name: kind for kind in kinds}
-    named = alias.parse(environment.get("OLLAMA_HOST", ""))
+    asked = alias.chosen(settings.facade.ollama.alias, environment)
+    named = (alias.named(environment), *(() if asked is None else (asked,)))
     found = [_charge(kind, settings, named) for kind in by_name.values() if kind.control != "none"]
     given = [
         _given(name, by_name[engine.kind], engine)
@@ -247,19 +265,12 @@ def charges(settings: Settings, kinds: Iterable[IEngineKind], environment: Mappi
     return found + given
 
 
-def _chosen(settings: Settings) -> frozenset[int]:
-    engines = (engine.port for engine in settings.engines.values() if engine.port is not None)
-    return ports.reserved(
-        (*engines, settings.proxy.ports.ollama, settings.proxy.ports.lmstudio, settings.ports.control)
-    )
-
-
-def _charge(kind: IEngineKind, settings: Settings, named: alias.Alias) -> Charge:
+def _charge(kind: IEngineKind, settings: Settings, named: Iterable[alias.Alias]) -> Charge:
     engine = settings.engine(kind.name)
     usual = [port for port in (engine.port, kind.ports.standard) if port is not None]
     addresses = [EngineAddress(host, port) for port in usual for host in alias.LOOPBACK]
-    if named.verdict == "local" and kind.ports.standard == alias.STANDARD_PORT:
-        addresses += [EngineAddress(host, named.port) for host in named.hosts]
+    if kind.ports.standard == alias.STANDARD_PORT:
+        addresses += [EngineAddress(host, each.port) for each in named for host in each.hosts]
     required = engine.mode == "on" or (kind.name == STANDBY_ENGINE and settings.embedded == "on")
     return Charge(
         id=kind.name,

@@ -9,7 +9,9 @@ from zope.interface import implementer
 
 from pair.engines import locate
 from pair.engines.facts import (
+    Answer,
     Answers,
+    Details,
     EnginePorts,
     EngineTiming,
     Found,
@@ -92,6 +94,10 @@ class LlamaCpp:
         """See :class:`~pair.interfaces.IEngineKind`."""
         return locate.locate(locate.LLAMA_SERVER, facts)
 
+    def configured(self, facts: HostFacts) -> Sequence[int]:
+        """It has no file that tells."""
+        return ()
+
     def identify(self, answers: Answers) -> Identity | None:
         """By its ``Server`` field, or by a list whose models it owns."""
         headed = any(each.fields.get("server") == "llama.cpp" for each in answers.values())
@@ -117,6 +123,14 @@ class LlamaCpp:
         return rows.listing(
             envelope.data, lambda raw: _model(engine, self.facade, raw, ready, said), loaded_known=known
         )
+
+    def describe(self, model: Model) -> ProbeRequest | None:
+        """The list tells all."""
+        return None
+
+    def details(self, answer: Answer) -> Details:
+        """Nothing: see :meth:`describe`."""
+        return Details()
 
     def slots(self, answers: Answers) -> int | None:
         """``total_slots`` of ``/props``; in router mode there is none."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Raw, Struct
 from zope.interface import implementer
 
 from pair.engines import locate
 from pair.engines.facts import (
+    Answer,
     Answers,
+    Details,
     EnginePorts,
     EngineTiming,
     Found,
@@ -38,8 +41,6 @@ DIALECT = Dialect(
     idle=60.0,
 )
 
-_SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-
 
 class _Version(Struct):
     version: str
@@ -47,6 +48,11 @@ class _Version(Struct):
 
 class _List(Struct):
     models: list[Raw]
+
+
+class _Shown(Struct):
+    capabilities: object = None
+    model_info: object = None
 
 
 class _Row(Struct):
@@ -90,6 +96,10 @@ class Ollama:
         """See :class:`~pair.interfaces.IEngineKind`."""
         return locate.locate(locate.OLLAMA, facts)
 
+    def configured(self, facts: HostFacts) -> Sequence[int]:
+        """It has no file that tells."""
+        return ()
+
     def identify(self, answers: Answers) -> Identity | None:
         """It tells its version, and it lists models in its own form."""
         told = rows.decoded(answers.get("identity"), _Version)
@@ -116,6 +126,23 @@ class Ollama:
             tags.models,
             lambda raw: _model(engine, self.facade, raw, loaded or {}),
             loaded_known=loaded is not None,
+        )
+
+    def describe(self, model: Model) -> ProbeRequest | None:
+        """``/api/show``: capabilities and context length, which most versions leave out of their list."""
+        if model.capabilities and model.context_max is not None:
+            return None
+        return ProbeRequest("POST", "/api/show", msgspec.json.encode({"model": model.id}))
+
+    def details(self, answer: Answer) -> Details:
+        """The context length stands under the name of the architecture, as in the model's file."""
+        shown = rows.decoded(answer, _Shown)
+        if shown is None:
+            return Details()
+        info = rows.mapping(shown.model_info)
+        return Details(
+            capabilities=rows.capabilities(set(rows.texts(shown.capabilities))),
+            context_max=rows.count(info.get(f"{info.get('general.architecture')}.context_length")),
         )
 
     def slots(self, answers: Answers) -> int | None:
@@ -157,7 +184,7 @@ def _model(engine: str, facade: str, raw: Raw, loaded: Mapping[str, tuple[Loaded
         size_bytes=rows.count(row.size),
         digest=None if digest is None else f"sha256:{digest.removeprefix('sha256:')}",
         family=rows.text(details.get("family")),
-        parameters=_parameters(details.get("parameter_size")),
+        parameters=rows.parameters(details.get("parameter_size")),
         quantization=rows.text(details.get("quantization_level")),
         format=rows.text(details.get("format")),
         context_max=rows.count(details.get("context_length")),
@@ -166,14 +193,3 @@ def _model(engine: str, facade: str, raw: Raw, loaded: Mapping[str, tuple[Loaded
         modified_at=rows.instant(row.modified_at),
         listed=rows.listed(raw),
     )
-
-
-def _parameters(said: object) -> int | None:
-    """``4.3B`` and the like as a number."""
-    if not isinstance(said, str) or said[-1:] not in _SCALES:
-        return None
-    try:
-        number = float(said[:-1]) * _SCALES[said[-1]]
-    except ValueError:
-        return None
-    return round(number) if 0 <= number < 10**18 else None

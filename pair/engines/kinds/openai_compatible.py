@@ -8,7 +8,9 @@ from msgspec import Raw, Struct
 from zope.interface import implementer
 
 from pair.engines.facts import (
+    Answer,
     Answers,
+    Details,
     EnginePorts,
     EngineTiming,
     Found,
@@ -75,6 +77,10 @@ class OpenAICompatible:
         """Nothing: it is given by URL."""
         return ()
 
+    def configured(self, facts: HostFacts) -> Sequence[int]:
+        """It has no file that tells."""
+        return ()
+
     def identify(self, answers: Answers) -> Identity | None:
         """It lists models, each with an id."""
         envelope = rows.decoded(answers.get("identity"), _List)
@@ -96,6 +102,14 @@ class OpenAICompatible:
         if envelope is None:
             return None
         return rows.listing(envelope.data, lambda raw: _model(engine, self.facade, raw), loaded_known=True)
+
+    def describe(self, model: Model) -> ProbeRequest | None:
+        """The list tells all."""
+        return None
+
+    def details(self, answer: Answer) -> Details:
+        """Nothing: see :meth:`describe`."""
+        return Details()
 
     def slots(self, answers: Answers) -> int | None:
         """It does not say."""

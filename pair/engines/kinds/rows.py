@@ -26,6 +26,8 @@ LISTED_BYTES_MAX = 4096
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
+_SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
 _CAPABILITIES = ("chat", "completion", "embedding", "vision", "tools", "thinking")
 
 T = TypeVar("T")
@@ -106,6 +108,17 @@ def texts(value: object) -> Iterator[str]:
 def capabilities(words: Container[str]) -> tuple[str, ...]:
     """Of what an engine says of a model, the words that we know, in our order."""
     return tuple(each for each in _CAPABILITIES if each in words)
+
+
+def parameters(value: object) -> int | None:
+    """``4.3B``, ``270M`` and the like as a number."""
+    if not isinstance(value, str) or value[-1:] not in _SCALES:
+        return None
+    try:
+        number = float(value[:-1]) * _SCALES[value[-1]]
+    except ValueError:
+        return None
+    return round(number) if 0 <= number < 10**18 else None
 
 
 def instant(value: object) -> int | None:

@@ -12,6 +12,8 @@ _ROOT = Path(__file__).parent.parent / "samples"
 
 LLAMACPP = "llamacpp/xllamacpp-2026.10.11549"
 ROUTER = "llamacpp/router-2025-12"
+LMSTUDIO = "lmstudio/0.4-2026-02"
+LMSTUDIO_OLDER = "lmstudio/0.3-2025-10"
 OLLAMA = "ollama/api-2025-10"
 VLLM = "openai-compatible/vllm-2025-10"
 

@@ -30,6 +30,18 @@ class GatherTests(SynchronousTestCase):
         )
         self.assertEqual([facts.is_file(str(folder / "text")), facts.is_file(str(folder))], [True, False])
 
+    def test_small_files(self) -> None:
+        """What other programs' files say; of a long one no more than the beginning, of one that is no text nothing."""
+        file = Path(self.mktemp())
+        read = hostfacts.gather("/data", (), {}).read_text
+        self.assertIsNone(read(str(file)))
+        file.write_bytes(b"\xef\xbb\xbf/home/me\n")
+        self.assertEqual(read(str(file)), "/home/me\n")
+        file.write_bytes(b"x" * 100_000)
+        self.assertEqual(read(str(file)), "x" * 65_536)
+        file.write_bytes(b"\xff\xfe")
+        self.assertIsNone(read(str(file)))
+
 
 class CredentialTests(SynchronousTestCase):
     def setUp(self) -> None:

@@ -14,19 +14,41 @@ from zope.interface.verify import verifyObject
 
 from pair.engines import embedded as child
 from pair.engines.data import EMBEDDED_WEIGHTS
-from pair.engines.facts import Answer, Answers, Found, LaunchOptions, Listing
+from pair.engines.facts import Answer, Answers, Details, Found, LaunchOptions, Listing
 from pair.engines.kinds import rows
 from pair.engines.kinds.embedded import CONTEXT, SLOTS, Embedded
 from pair.engines.kinds.llamacpp import LlamaCpp
+from pair.engines.kinds.lmstudio import LMStudio
 from pair.engines.kinds.ollama import Ollama
 from pair.engines.kinds.openai_compatible import OpenAICompatible, dialect_for
 from pair.interfaces import IEngineKind
 from pair.records.engines import LoadedInstance, Model
 from pair.routing.dialects import ROUTES, classify
-from pair.test.engines.samples import LLAMACPP, OLLAMA, ROUTER, VLLM, answer, answers, sample
+from pair.test.engines.samples import (
+    LLAMACPP,
+    LMSTUDIO,
+    LMSTUDIO_OLDER,
+    OLLAMA,
+    ROUTER,
+    VLLM,
+    answer,
+    answers,
+    sample,
+)
+from pair.test.routing.table import DECLARED, NATURE
 
 LLAMACPP_ANSWERS = answers(
     LLAMACPP, identity="list", identity_props="props", health="health", list="list", loaded="health"
+)
+LMSTUDIO_ANSWERS = answers(
+    LMSTUDIO,
+    identity="greeting",
+    identity_older="older_list",
+    identity_slots="list",
+    health="served",
+    list="list",
+    list_older="older_list",
+    list_served="served",
 )
 KINDS: tuple[tuple[IEngineKind, Answers, str], ...] = (
     (
@@ -34,14 +56,18 @@ KINDS: tuple[tuple[IEngineKind, Answers, str], ...] = (
         answers(OLLAMA, identity="version", identity_tags="tags", health="version", list="tags", loaded="ps"),
         "models",
     ),
+    (LMStudio(), LMSTUDIO_ANSWERS, "models"),
     (LlamaCpp(), LLAMACPP_ANSWERS, "data"),
     (Embedded(), LLAMACPP_ANSWERS, "data"),
     (OpenAICompatible(), answers(VLLM, identity="list", health="list", list="list"), "data"),
 )
 """Each kind, what an engine of it answers, and the name of the array in its list."""
 
-PURPOSES = ("identity", "identity_tags", "identity_props", "list", "loaded")
-FIELDS = ("data", "models", "id", "name", "model", "meta", "details", "status", "value", "capabilities", "expires_at")
+PURPOSES = tuple({purpose for kind, _, _ in KINDS for purpose in kind.requests})
+FIELDS = (
+    *("data", "models", "id", "key", "name", "model", "meta", "details", "status", "value", "capabilities"),
+    *("expires_at", "state", "loaded_instances", "config", "quantization", "model_info", "lmstudio"),
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(FIELDS), inner),
@@ -118,7 +144,8 @@ class ContractTests(SynchronousTestCase):
             )
             for body in bodies:
                 self.assertIsNone(_models(kind, given_answers, body), (kind.name, body))
-            self.assertIsNone(kind.models("e", {**given_answers, "list": Answer(500, {}, given_answers["list"].body)}))
+            failed = {purpose: Answer(500, {}, each.body) for purpose, each in given_answers.items()}
+            self.assertIsNone(kind.models("e", failed))
             self.assertIsNone(kind.models("e", {}))
 
     def test_a_bad_row_spoils_no_list(self) -> None:
@@ -127,8 +154,10 @@ class ContractTests(SynchronousTestCase):
             entries = json.loads(given_answers["list"].body)[array]
             listing = _models(kind, given_answers, {array: [7, {"id": 7, "model": 7}, *entries, None]})
             assert listing is not None
-            self.assertEqual([each.id for each in listing.models], [e.get("id") or e["name"] for e in entries])
-            odd = {key: (entries[0][key] if key in ("id", "model", "name") else [{}]) for key in entries[0]}
+            self.assertEqual(
+                [each.id for each in listing.models], [e.get("id") or e.get("key") or e["name"] for e in entries]
+            )
+            odd = {key: (entries[0][key] if key in ("id", "key", "model", "name") else [{}]) for key in entries[0]}
             listing = _models(kind, given_answers, {array: [odd]})
             assert listing is not None
             self.assertEqual(len(listing.models), 1)
@@ -137,7 +166,7 @@ class ContractTests(SynchronousTestCase):
         """Over 200 bytes, empty or with control characters: left out; at 1,800 models the list ends (EN-83)."""
         for kind, given_answers, array in KINDS:
             ids = ["é" * 100, "é" * 100 + "x", "a\nb", "a\x7f", *(f"m{n}" for n in range(1805)), "m0"]
-            body = {array: [{"id": each, "model": each} for each in ids]}
+            body = {array: [{"id": each, "key": each, "model": each} for each in ids]}
             listing = _models(kind, given_answers, body)
             assert listing is not None
             self.assertEqual(len(listing.models), 1800)
@@ -147,7 +176,7 @@ class ContractTests(SynchronousTestCase):
     def test_an_entry_over_four_kibibytes_is_not_kept(self) -> None:
         """``listed`` is at most 4 KiB, else None (EN-83)."""
         for kind, given_answers, array in KINDS:
-            fat = {"id": "m", "model": "m", "x": "y" * 5000}
+            fat = {"id": "m", "key": "m", "model": "m", "x": "y" * 5000}
             listing = _models(kind, given_answers, {array: [fat]})
             assert listing is not None
             self.assertIsNone(listing.models[0].listed)
@@ -155,7 +184,7 @@ class ContractTests(SynchronousTestCase):
     def test_an_entry_that_cannot_be_decoded_is_not_kept(self) -> None:
         """A field that the kind does not read may be no UTF-8: the model is listed, its entry is not passed on."""
         for kind, given_answers, array in KINDS:
-            body = b'{"%s":[{"id":"m","model":"m","x":"\xff"}]}' % array.encode()
+            body = b'{"%s":[{"id":"m","key":"m","model":"m","x":"\xff"}]}' % array.encode()
             listing = kind.models("e", {**given_answers, "list": Answer(200, {}, body)})
             assert listing is not None
             self.assertEqual([(each.id, each.listed) for each in listing.models], [("m", None)])
@@ -166,7 +195,6 @@ class ContractTests(SynchronousTestCase):
         for kind, _, _ in KINDS:
             if kind.control != "process":
                 self.assertRaises(ValueError, kind.launch, found, 8099, LaunchOptions())
-                self.assertIsNone(kind.timing.ready)
                 continue
             launch = kind.launch(found, 8099, LaunchOptions())
             words = " ".join((*launch.argv, *launch.env.values()))
@@ -192,45 +220,35 @@ class ContractTests(SynchronousTestCase):
             kind.identify(told)
             kind.models("e", told)
             kind.slots(told)
+            for each in told.values():
+                kind.details(each)
+
+    def test_details_fill_what_the_list_leaves_open(self) -> None:
+        """What a list tells is not asked for again, nor overruled (EN-78)."""
+        told = Details(capabilities=("tools",), context_max=4096)
+        bare = Model(id="m", engine="e", facade="ollama")
+        known = msgspec.structs.replace(bare, capabilities=("vision",), context_max=1024)
+        self.assertEqual(told.added_to(bare), msgspec.structs.replace(bare, capabilities=("tools",), context_max=4096))
+        self.assertEqual(told.added_to(known), known)
+        for kind, _, _ in KINDS:
+            self.assertIsNone(kind.describe(known))
 
 
 class RoutesTests(SynchronousTestCase):
     """The table of RT-8."""
 
-    LLAMACPP = frozenset(
-        {
-            "POST /v1/chat/completions",
-            "POST /v1/completions",
-            "POST /v1/embeddings",
-            "POST /v1/responses",
-            "POST /v1/messages",
-            "POST /v1/messages/count_tokens",
-            "GET /v1/models/{id}",
-        }
-    )
-    OPENAI = LLAMACPP - {"POST /v1/responses", "POST /v1/messages", "POST /v1/messages/count_tokens"}
-
     def test_table(self) -> None:
-        """Each kind, facade by facade."""
-        embedded = self.LLAMACPP - {"POST /v1/embeddings"}
-        whole = frozenset(each.key for each in ROUTES["ollama"])
-        self.assertEqual(Ollama.dialect.routes, {"ollama": whole})
-        self.assertEqual(
-            LlamaCpp.dialect.routes, {"ollama": self.LLAMACPP, "lmstudio": self.LLAMACPP | {"POST /v1/rerank"}}
-        )
-        self.assertEqual(Embedded.dialect.routes, {"ollama": embedded, "lmstudio": embedded})
-        self.assertEqual(OpenAICompatible.dialect.routes, {"ollama": self.OPENAI, "lmstudio": self.OPENAI})
-
-    def test_naming_eligibility_and_idle(self) -> None:
-        """Ollama loads what is asked for and keeps connections; the others do neither."""
-        told = [(d.naming, d.eligible, d.idle) for d in (kind.dialect for kind, _, _ in KINDS)]
-        self.assertEqual(told, [("ollama", "on_disk", 60.0), *[("exact", "loaded", 4.0)] * 3])
+        """Each kind, facade by facade, and how it names, loads and keeps connections."""
+        self.assertEqual({kind.name: kind.dialect.routes for kind, _, _ in KINDS}, DECLARED)
+        natures = {kind.name: (d.naming, d.eligible, d.idle) for kind, d in ((k, k.dialect) for k, _, _ in KINDS)}
+        self.assertEqual(natures, NATURE)
 
     def test_routes_of_one_engine(self) -> None:
         """``routes`` adds paths, where a facade has them; another path is refused."""
         dialect = dialect_for(["/v1/responses", "/v1/rerank"])
-        self.assertEqual(dialect.routes["ollama"], self.OPENAI | {"POST /v1/responses"})
-        self.assertEqual(dialect.routes["lmstudio"], self.OPENAI | {"POST /v1/responses", "POST /v1/rerank"})
+        openai = DECLARED["openai-compatible"]["lmstudio"]
+        self.assertEqual(dialect.routes["ollama"], openai | {"POST /v1/responses"})
+        self.assertEqual(dialect.routes["lmstudio"], openai | {"POST /v1/responses", "POST /v1/rerank"})
         self.assertEqual(dialect_for([]), OpenAICompatible.dialect)
         self.assertRaises(ValueError, dialect_for, ["/v1/nonsense"])
 
@@ -239,6 +257,12 @@ class RoutesTests(SynchronousTestCase):
         for dialect, folder, name, verdict in (
             (Ollama.dialect, OLLAMA, "unknown_model", "stale_model"),
             (Ollama.dialect, OLLAMA, "unknown_model_v1", "stale_model"),
+            (LMStudio.dialect, LMSTUDIO, "nothing_loaded", "stale_model"),
+            (LMStudio.dialect, LMSTUDIO, "unknown_model", "stale_model"),
+            (LMStudio.dialect, LMSTUDIO, "unknown_model_v1", "stale_model"),
+            (LMStudio.dialect, LMSTUDIO, "load_failed", "stale_model"),
+            (LMStudio.dialect, LMSTUDIO, "bad_parameter", "client"),
+            (LMStudio.dialect, LMSTUDIO_OLDER, "nothing_loaded", "stale_model"),
             (LlamaCpp.dialect, ROUTER, "unknown_model", "stale_model"),
             (LlamaCpp.dialect, ROUTER, "not_loaded", "stale_model"),
             (LlamaCpp.dialect, LLAMACPP, "unknown_route", "route_missing"),
@@ -325,6 +349,25 @@ class OllamaTests(SynchronousTestCase):
         self.assertIsNone(rows.instant("2025-10-03T23:34:03"))
         self.assertIsNone(rows.instant("soon"))
         self.assertEqual(rows.instant("2318-01-26T00:00:00Z"), 10983945600000)
+
+    def test_details(self) -> None:
+        """``/api/show`` tells capabilities and, under the architecture's name, the context length (EN-78)."""
+        listing = self.kind.models("ollama", self.answers)
+        assert listing is not None
+        request = self.kind.describe(listing.models[0])
+        assert request is not None
+        self.assertEqual((request.method, request.path), ("POST", "/api/show"))
+        self.assertEqual(json.loads(request.body or b""), {"model": "gemma3:latest"})
+        self.assertEqual(self.kind.details(sample(OLLAMA, "show")), Details(("completion", "vision"), 131072))
+
+    def test_details_not_told(self) -> None:
+        """An older server tells no capabilities; an error, or another shape, tells nothing."""
+        self.assertEqual(
+            self.kind.details(answer({"model_info": {"general.architecture": "bert", "bert.context_length": 512}})),
+            Details(context_max=512),
+        )
+        for told in (sample(OLLAMA, "unknown_model"), answer([]), answer({"model_info": 3, "capabilities": {}})):
+            self.assertEqual(self.kind.details(told), Details())
 
     def test_launch(self) -> None:
         """``ollama serve``, told where to listen and how many requests to take at once."""
@@ -488,5 +531,6 @@ class OpenAICompatibleTests(SynchronousTestCase):
 
 
 def _models(kind: IEngineKind, given_answers: Answers, body: Any) -> Listing | None:
-    """What the kind makes of ``body`` as its list, with the other answers as they are."""
-    return kind.models("e", {**given_answers, "list": answer(body)})
+    """What the kind makes of ``body`` as all its lists, with the other answers as they are."""
+    lists = {purpose: answer(body) for purpose in given_answers if purpose.startswith("list")}
+    return kind.models("e", {**given_answers, **lists})

@@ -116,6 +116,23 @@ class AdoptionTests(RunnerCase):
         self.poll()
         self.assertEqual(self.status.state, "running")
 
+    def test_configured_elsewhere(self) -> None:
+        """Where its own files say that it listens it is found, and at one address is asked once (EN-9)."""
+        here, there = (EngineAddress("127.0.0.1", port) for port in (STANDARD, 7070))
+        self.runner.located([], [there, here])
+        self.begin()
+        self.assertEqual([port for port, _ in self.wire.asked], [STANDARD, 7070])
+        self.wire.toy(7070)
+        self.poll()
+        self.assertEqual((self.status.state, self.runner.address), ("running", there))
+
+    def test_stranger_where_configured(self) -> None:
+        """Somebody else there keeps no place of ours."""
+        self.runner.located([], [EngineAddress("127.0.0.1", 7070)])
+        self.wire.stranger(7070)
+        self.begin()
+        self.assertEqual(self.status.state, "absent")
+
     def test_occupied(self) -> None:
         """Its port answers and is something else; freed, it is free (EN-11)."""
         self.wire.stranger(STANDARD)
@@ -532,6 +549,17 @@ class ListTests(RunnerCase):
         self.poll()
         self.assertEqual((self.ids, self.runner.inventory().revision, self.changes), (["gamma"], 2, changes + 1))
         self.assertEqual([each.id for each in self.host.memory.lists["toy"].models], ["gamma"])
+
+    def test_loads_nothing(self) -> None:
+        """An engine that loads nothing for a request is told apart from its kind, as soon as it changes (RT-8)."""
+        self.assertEqual(self.runner.dialect, Toy.dialect)
+        changes = self.changes
+        self.wire.toy(STANDARD, "alpha beta* -")
+        self.poll()
+        self.assertEqual((self.runner.dialect.eligible, self.changes), ("loaded", changes + 1))
+        self.wire.toy(STANDARD)
+        self.poll()
+        self.assertEqual((self.runner.dialect, self.changes), (Toy.dialect, changes + 2))
 
     def test_useless_answer(self) -> None:
         """500, ``null`` or silence is never "empty": what was known is kept as ``stale`` (EN-79)."""

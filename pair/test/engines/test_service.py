@@ -157,6 +157,17 @@ class EngineServiceTests(ServiceCase):
         self.assertEqual(service.credential("far"), Secret("two"))
         self.stop(service)
 
+    def test_configured(self) -> None:
+        """An engine is looked for where its own files say; one given by URL is there and nowhere else (EN-9)."""
+        self.patch(Toy, "places", (7070,))
+        self.wire.toy(7070)
+        service = self.start()
+        self.assertEqual(service.address("toy"), EngineAddress("127.0.0.1", 7070))
+        self.stop(service)
+        far = EngineSettings(kind="toy", url="http://127.0.0.1:7071")
+        service = self.start(msgspec.structs.replace(Settings(), engines={"far": far}))
+        self.assertIsNone(service.address("far"))
+
     def test_search_that_fails(self) -> None:
         """A search of the host that fails is logged, and engines are looked for all the same."""
         self.wire.toy(STANDARD)

@@ -21,6 +21,7 @@ from pair.engines.conditions import CONDITIONS
 from pair.engines.facts import (
     Answer,
     Answers,
+    Details,
     EnginePorts,
     EngineTiming,
     Found,
@@ -56,12 +57,17 @@ SHIM = "/usr/bin/python"
 
 @implementer(IEngineKind)
 class Toy:
-    """Says ``toy VERSION``; its list has a name a line, with ``*`` behind what is in memory."""
+    """Says ``toy VERSION``; its list has a name a line, with ``*`` behind what is in memory.
+
+    A name may have a digest behind an ``@``; of such a model ``/more/NAME`` tells the context length. A lone dash
+    says that it loads nothing for a request.
+    """
 
     name = "toy"
     facade = "lmstudio"
-    dialect = Dialect(kind="toy", routes={})
+    dialect = Dialect(kind="toy", routes={}, eligible="on_disk")
     control = "process"
+    places: tuple[int, ...] = ()
     ports = EnginePorts(standard=STANDARD, base=BASE, probe=(7050,))
     timing = EngineTiming(ready=30.0, health=5.0, grace=5.0)
     requests: Mapping[str, ProbeRequest] = {
@@ -73,6 +79,9 @@ class Toy:
 
     def locate(self, facts: HostFacts) -> Sequence[Found]:
         return (PROGRAM,) if facts.is_executable(PROGRAM.path) else ()
+
+    def configured(self, facts: HostFacts) -> Sequence[int]:
+        return self.places
 
     def identify(self, answers: Answers) -> Identity | None:
         answer = answers.get("identity")
@@ -87,15 +96,24 @@ class Toy:
         answer = answers.get("list")
         if answer is None or answer.status != 200 or answer.body == b"null":
             return None
-        return Listing(tuple(self._model(engine, line) for line in answer.body.decode().split()))
+        lines = answer.body.decode().split()
+        models = tuple(self._model(engine, line) for line in lines if line != "-")
+        return Listing(models, loaded_only="-" in lines)
+
+    def describe(self, model: Model) -> ProbeRequest | None:
+        """Only of what is told with a digest there is more to know."""
+        return ProbeRequest("GET", f"/more/{model.id}") if model.digest else None
+
+    def details(self, answer: Answer) -> Details:
+        return Details(context_max=int(answer.body)) if answer.status == 200 else Details()
 
     def slots(self, answers: Answers) -> int | None:
         return 3
 
     def _model(self, engine: str, line: str) -> Model:
-        name = line.rstrip("*")
+        name, _, digest = line.rstrip("*").partition("@")
         loaded = (LoadedInstance(instance=name),) if line.endswith("*") else ()
-        return Model(id=name, engine=engine, facade=self.facade, loaded=loaded)
+        return Model(id=name, engine=engine, facade=self.facade, digest=digest or None, loaded=loaded)
 
 
 class Wire:
