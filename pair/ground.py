@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
 
@@ -12,8 +12,9 @@ from pair.supervision.ordered import OrderedServices
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
-    from pair.statedir import StateDirectory
+
     from pair.settings import Settings
+    from pair.statedir import StateDirectory
 
 
 class Ground(OrderedServices):

@@ -7,12 +7,13 @@ in :mod:`pair.parts`; others' kinds and policies come as plugins in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from twisted.internet.defer import Deferred
 
     from pair.engines.facts import (
@@ -65,7 +66,7 @@ class IEngineKind(Interface):
         """Who answered the ``identity`` requests; by JSON shape, never by status alone. None: not this kind."""
 
     def launch(found: Found, port: int, options: LaunchOptions) -> Launch:
-        """The command that starts the engine on 127.0.0.1 at ``port``. ``control`` other than ``process``: ValueError."""
+        """What starts the engine on 127.0.0.1 at ``port``. ``control`` other than ``process``: ValueError."""
 
     def models(engine: str, answers: Answers) -> Listing | None:
         """The models in the answers to ``list…`` and ``loaded…``; None where they cannot be told (EN-79)."""

@@ -5,7 +5,7 @@ It must not know who raises an entry or who shows it.
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zope.interface import implementer
 
@@ -15,8 +15,9 @@ from pair.privacy import clean_text
 from pair.records.errors import Condition, ServiceError, Severity, Subject
 
 if TYPE_CHECKING:
-    from pair.errors.registry import Registry
     from collections.abc import Callable
+
+    from pair.errors.registry import Registry
 
 LIMIT = 200
 """Entries held at once (JB-77)."""

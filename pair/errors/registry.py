@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pair.records.errors import Condition
     from collections.abc import Iterable
+
+    from pair.records.errors import Condition
 
 
 class Registry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.endpoints import (
@@ -16,8 +16,9 @@ from twisted.internet.ssl import optionsForClientTLS
 from pair.protocols.eager import dialler
 
 if TYPE_CHECKING:
-    from pair.protocols.http_client import Target
     from twisted.internet.interfaces import IStreamClientEndpoint
+
+    from pair.protocols.http_client import Target
 
 
 def engine_endpoint(reactor: Any, target: Target) -> IStreamClientEndpoint:
