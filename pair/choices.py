@@ -63,6 +63,11 @@ def facade_port(facade: str) -> Choice[int]:
     return Choice(key, int, key)
 
 
+def served_facades() -> Choice[tuple[str, ...]]:
+    """The facades that are on (PX-2)."""
+    return Choice("proxy.facades", tuple[str, ...], "proxy.facades")
+
+
 class Choices:
     """The stored choices, in memory from :meth:`load` on."""
 

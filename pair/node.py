@@ -13,7 +13,7 @@ from pair.choices import Choices
 from pair.cluster.identity import load as load_identity
 from pair.engines.checks import check_engines
 from pair.ground import Ground
-from pair.parts import KINDS, Parts
+from pair.parts import Parts
 from pair.statedir import StateDirectory
 from pair.supervision.process import INode
 
@@ -21,22 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pair.parts import Extensions
     from pair.settings import Loaded
 
 
-def build_node(loaded: Loaded, directory: Path, reactor: Any) -> Node:
+def build_node(loaded: Loaded, extensions: Extensions, directory: Path, reactor: Any) -> Node:
     """The node of this process; nothing is opened before its start.
 
     Args:
         loaded: the settings from options, environment and file.
+        extensions: the kinds and policies by which they were checked.
         directory: of all state.
         reactor: the reactor.
 
     Raises:
         SettingsError: An engine's settings ask for what its kind does not have.
     """
-    check_engines(loaded, KINDS)
-    return Node(loaded, StateDirectory(directory), reactor)
+    check_engines(loaded, extensions.kinds.members)
+    return Node(loaded, extensions, StateDirectory(directory), reactor)
 
 
 @implementer(INode)
@@ -45,15 +47,22 @@ class Node(Service):
 
     Args:
         loaded: the settings.
+        extensions: the kinds and policies that there are.
         directory: of all state.
         reactor: the reactor.
         say: writes a line for the person who started it.
     """
 
     def __init__(
-        self, loaded: Loaded, directory: StateDirectory, reactor: Any, say: Callable[[str], None] | None = None
+        self,
+        loaded: Loaded,
+        extensions: Extensions,
+        directory: StateDirectory,
+        reactor: Any,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         self._loaded = loaded
+        self._extensions = extensions
         self._reactor = reactor
         self._say = say or _say
         self._ground = Ground(reactor, loaded.settings, directory)
@@ -83,7 +92,7 @@ class Node(Service):
         identity = await load_identity(ground.directory, ground.store, self._reactor.seconds())
         choices = Choices(ground.store, self._loaded, self._reactor)
         choices.load()
-        self._parts = Parts(self._reactor, choices.effective(), identity, ground, self._say)
+        self._parts = Parts(self._reactor, self._extensions, choices, identity, ground, self._say)
         await self._parts.services.startService()
         self._parts.announce()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import Literal, TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pair
 from pair.control.revision import Revision
@@ -17,18 +17,19 @@ from pair.jobs.view import JobView
 from pair.metrics import Metrics, Source
 
 if TYPE_CHECKING:
-    from pair.errors.book import ErrorBook
+    from collections.abc import Callable, Mapping
+
     from pair.engines.service import EngineService
-    from pair.settings import Settings
-    from pair.records.endpoints import Endpoint
-    from pair.proxy.plane import Plane
-    from pair.jobs.history import HistoryService
+    from pair.errors.book import ErrorBook
     from pair.ground import Ground
-    from pair.supervision.writers import WriterWatch
-    from pair.supervision.watchdog import StallWatchdog
-    from pair.supervision.components import Component
+    from pair.jobs.history import HistoryService
     from pair.jobs.ledger import JobLedger
-    from collections.abc import Callable, Mapping, Sequence
+    from pair.proxy.facades import Facades
+    from pair.proxy.plane import Plane
+    from pair.settings import Settings
+    from pair.supervision.components import Component
+    from pair.supervision.watchdog import StallWatchdog
+    from pair.supervision.writers import WriterWatch
 
 PROTOCOL = 1
 """The highest version of the peer protocol (OP-57)."""
@@ -59,7 +60,7 @@ class Overview:
         ledger: JobLedger,
         history: HistoryService,
         listeners: Callable[[], tuple[Listener, ...]],
-        endpoints: Callable[[], Sequence[Endpoint]],
+        facades: Facades,
         components: Callable[[], tuple[Component, ...]],
     ) -> None:
         self.revision = Revision()
@@ -76,13 +77,13 @@ class Overview:
         self._ledger = ledger
         self._history = history
         self._listeners = listeners
-        self._endpoints = endpoints
+        self._facades = facades
         self._components = components
         self._started_at = now()
         self._metrics = Metrics(pair.__version__, PROTOCOL, self._started_at / 1000)
         self._metrics.register(plane.meters.sources())
         self._metrics.register(self._figures())
-        for signal in (errors.changed, errors.removed, engines.changed, ledger.changed):
+        for signal in (errors.changed, errors.removed, engines.changed, ledger.changed, facades.changed):
             signal.subscribe(self.revision.bump)
 
     def readiness(self) -> tuple[str, ...]:
@@ -92,7 +93,11 @@ class Overview:
         if not self._ground.store.writable:
             reasons.append("store_read_only")
         reasons += (f"writer_stalled_{name}" for name in self._writers.stalled)
-        reasons += (f"facade_{each.facade}_{each.state}" for each in self._endpoints() if each.port is None)
+        reasons += (
+            f"facade_{each.facade}_{each.state}"
+            for each in self._facades.endpoints()
+            if each.port is None and each.state != "off"
+        )
         return tuple(reasons)
 
     def status(self) -> ServiceStatus:
@@ -120,7 +125,8 @@ class Overview:
             metrics=self._metrics.render if self._settings.metrics.enabled else None,
             engines=self._engines.inventory,
             engine_address=self._engines.address,
-            endpoints=self._endpoints,
+            facades=self._facades,
+            scheduling=self._plane.scheduling,
             jobs=JobView(self._ledger, self._history, self._node),
             errors=self._errors,
         )

@@ -13,6 +13,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from twisted.application.service import IService, Service
 
 import pair
@@ -20,7 +21,6 @@ from pair.control.conditions import CONDITIONS as CONTROL_CONDITIONS
 from pair.control.service import build_control
 from pair.control.snippets import curl_line, default_model
 from pair.control.views import Listener
-from pair.engines import ports
 from pair.engines.conditions import CONDITIONS as ENGINE_CONDITIONS
 from pair.engines.kinds.embedded import Embedded
 from pair.engines.kinds.llamacpp import LlamaCpp
@@ -32,6 +32,8 @@ from pair.engines.service import EngineService
 from pair.errors.book import ErrorBook
 from pair.errors.conditions import CONDITIONS as ERROR_CONDITIONS
 from pair.errors.registry import Registry
+from pair.extensions import Extended, extended
+from pair.interfaces import IEngineKind, IRoutingPolicy
 from pair.jobs.conditions import CONDITIONS as JOB_CONDITIONS
 from pair.jobs.history import LAST_FLUSH, HistoryService
 from pair.jobs.ledger import JobLedger
@@ -40,12 +42,8 @@ from pair.overview import Overview, Phase
 from pair.protocols.dial import engine_endpoint
 from pair.protocols.eager import listen_eager
 from pair.protocols.pool import ClientPool
-from pair.proxy.admission import Admission
-from pair.proxy.browser import BrowserPolicy
 from pair.proxy.conditions import CONDITIONS as PROXY_CONDITIONS
-from pair.proxy.facade import FacadeService
-from pair.proxy.identity import Banners
-from pair.proxy.listings import Listings
+from pair.proxy.facades import Facades
 from pair.proxy.meters import Meters
 from pair.proxy.plane import Budget, Plane
 from pair.proxy.scheduling import SchedulerService
@@ -62,20 +60,33 @@ from pair.supervision.watchdog import StallWatchdog
 from pair.supervision.writers import WriterWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from twisted.internet.defer import Deferred
-    from pair.ground import Ground
+
+    from pair.choices import Choices
     from pair.cluster.identity import Identity
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pair.records.endpoints import BypassReason, Endpoint
+    from pair.ground import Ground
     from pair.records.engines import NodeInventory
-    from pair.settings import Loaded
 
-KINDS = (Ollama(), LMStudio(), LlamaCpp(), Embedded(), OpenAICompatible())
+KINDS: tuple[IEngineKind, ...] = (Ollama(), LMStudio(), LlamaCpp(), Embedded(), OpenAICompatible())
 """The kinds of engine that come with PAIR."""
 
-POLICIES = (PressurePolicy(),)
+POLICIES: tuple[IRoutingPolicy, ...] = (PressurePolicy(),)
 """The routing policies that come with PAIR."""
+
+
+class Extensions(Struct, frozen=True):
+    """The kinds of engine and the routing policies that there are, those of others included."""
+
+    kinds: Extended[IEngineKind]
+    policies: Extended[IRoutingPolicy]
+
+    @classmethod
+    def find(cls) -> Extensions:
+        """Look for those of others; it may import modules of theirs."""
+        return cls(extended(KINDS, IEngineKind), extended(POLICIES, IRoutingPolicy))
+
 
 CONDITIONS = (
     *CONTROL_CONDITIONS,
@@ -85,9 +96,6 @@ CONDITIONS = (
     *PROXY_CONDITIONS,
     *SUPERVISION_CONDITIONS,
 )
-
-_STAND_INS = {"ollama": 11435, "lmstudio": 1235}
-"""The first port that stands in for a facade's own (EN-43)."""
 
 _ENGINES_STOP = 4.0
 _LAST_WORDS = 1.0
@@ -109,22 +117,22 @@ class Parts:
     def __init__(
         self,
         reactor: Any,
-        loaded: Loaded,
+        extensions: Extensions,
+        choices: Choices,
         identity: Identity,
         ground: Ground,
         say: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
-        self._loaded = loaded
-        self._settings = settings = loaded.settings
+        self._extensions = extensions
+        self._settings = settings = choices.effective().settings
         self._store = store = ground.store
         self._logs = ground.logs
         self._say = say
         self._run = secrets.token_hex(8)
         self._phase: Phase = "starting"
         self._offered = False
-        self._facades: dict[str, FacadeService] = {}
-        self._listen = partial(listen_eager, reactor)
+        listen = partial(listen_eager, reactor)
 
         self._errors = ErrorBook(identity.uuid, Registry(CONDITIONS), self._now)
         self._watchdog = StallWatchdog(
@@ -139,7 +147,7 @@ class Parts:
         self._engines = EngineService(
             reactor,
             settings,
-            KINDS,
+            extensions.kinds.members,
             node=identity.uuid,
             errors=self._errors,
             memory=StoredMemory(store),
@@ -153,7 +161,7 @@ class Parts:
             identity.uuid,
             self._engines,
             self._ledger.changed,
-            next(each for each in POLICIES if each.name == settings.routing.policy),
+            next(each for each in extensions.policies.members if each.name == settings.routing.policy),
             settings.routing.rule,
             self._labels,
             settings.routing.loaded_only,
@@ -174,6 +182,7 @@ class Parts:
             active=Budget(settings.proxy.max_active),
             bodies=Budget(settings.proxy.body_budget),
         )
+        self._facades = Facades(reactor, self._plane, choices, listen, self._run)
         self._overview = Overview(
             identity.uuid,
             settings,
@@ -188,12 +197,12 @@ class Parts:
             ledger=self._ledger,
             history=self._history,
             listeners=self._listeners,
-            endpoints=self.endpoints,
+            facades=self._facades,
             components=lambda: self.services.tree(),
         )
         self._control = build_control(
             reactor,
-            self._listen,
+            listen,
             settings,
             ground.directory,
             self._errors,
@@ -207,13 +216,18 @@ class Parts:
     def announce(self) -> None:
         """The start is done: say where applications find us, and then how to try it (OP-47)."""
         self._phase = "up"
+        for kind in self._extensions.kinds.refused:
+            self._errors.raise_entry(f"engines:bad_plugin:{kind}", kind=kind)
+        for policy in self._extensions.policies.refused:
+            self._errors.raise_entry(f"routing:policy:{policy}", name=policy)
         if os.geteuid() == 0:
             self._errors.raise_entry("service:running_as_root")
-        for endpoint in self.endpoints():
+        endpoints = [each for each in self._facades.endpoints() if each.state != "off"]
+        for endpoint in endpoints:
             where = endpoint.url or "no port"
             self._say(f"{endpoint.facade:<10}{where}" + (f"  {endpoint.detail}" if endpoint.detail else ""))
         self._say(f"{'control':<10}{self._control.url or 'not there yet'}  (pair-admin status)")
-        summary = ", ".join(f"{each.facade} {each.state} on {each.port}" for each in self.endpoints())
+        summary = ", ".join(f"{each.facade} {each.state} on {each.port}" for each in endpoints)
         log.info("PAIR {version} is ready: {summary}.", version=pair.__version__, summary=summary)
         self._notifier.ready(summary)
         self._engines.changed.subscribe(self._offer_command)
@@ -224,10 +238,6 @@ class Parts:
         self._phase = "stopping"
         self._notifier.stopping()
         self._watchdog.end_within(self._settings.service.stop_deadline + _OVERRUN)
-
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """The facades, in the order of the settings."""
-        return tuple(self._facades[name].endpoint for name in self._settings.proxy.facades if name in self._facades)
 
     def _in_order(self) -> OrderedServices:
         """The order of the start; the stop goes the other way (AR-12, AR-13)."""
@@ -242,60 +252,22 @@ class Parts:
         services.add("scheduler", self._scheduling)
         services.add("pool", _Closed(self._plane.pool))
         services.add("sweep", self._plane.sweep)
-        for name in settings.proxy.facades:
-            facade = self._supervised(name, partial(self._make_facade, name))
+        for name, facade in self._facades.services.items():
             services.add(f"{name} facade", facade, stop_deadline=settings.service.drain + _LAST_WORDS)
         return services
 
     def _supervised(self, name: str, make: Callable[[], IService]) -> SupervisedService:
         return SupervisedService(name, make, self._reactor, self._errors)
 
-    def _make_facade(self, name: str) -> FacadeService:
-        settings = self._settings.proxy
-        listings = Listings(
-            self._reactor, self._engines, self._scheduling.catalogue.nodes, settings.list_wait, settings.explain
-        )
-        browser = BrowserPolicy(settings.allowed_hosts, settings.origins)
-        ids = secrets.token_hex(4)
-        admission = Admission(self._plane, name, browser, listings, Banners(self._engines), self._run, ids)
-        key = f"proxy.ports.{name}"
-        facade = self._facades[name] = FacadeService(
-            self._reactor,
-            name,
-            admission,
-            self._listen,
-            self._settings.node.bind,
-            self._loaded.value(key),
-            self._loaded.source(key).name != "default",
-            settings.takeover_of(name) == "auto",
-            partial(self._stand_ins, name),
-            self._holder,
-            self._errors,
-            self._settings.service.drain,
-        )
-        facade.changed.subscribe(self._overview.revision.bump)
-        return facade
-
-    def _stand_ins(self, facade: str) -> Iterator[int]:
-        taken = ports.reserved(engine.port for engine in self._settings.engines.values() if engine.port is not None)
-        base = _STAND_INS[facade]
-        return (port for port in range(base, base + ports.SPAN) if port not in taken)
-
-    def _holder(self, port: int) -> BypassReason:
-        """Whether it is one of our engines that holds a port which a facade wants."""
-        statuses = [each.status for each in self._engines.inventory().engines]
-        addresses = [self._engines.address(each.id) for each in statuses]
-        return "engine" if any(each is not None and each.port == port for each in addresses) else "foreign"
-
     def _own_ports(self) -> frozenset[int]:
         """All ports on which this process listens: none of them is an engine's (EN-10)."""
-        return self._control.ports.union(*(each.ports for each in self._facades.values()))
+        return self._control.ports | self._facades.ports
 
     def _listeners(self) -> tuple[Listener, ...]:
         """The control API and the facades, as they listen now (UI-31)."""
         facades = (
             Listener(each.facade, None if each.port is None else f"127.0.0.1:{each.port}", each.state)
-            for each in self.endpoints()
+            for each in self._facades.endpoints()
         )
         return (self._control.listener, *facades)
 
@@ -305,7 +277,7 @@ class Parts:
 
     def _offer_command(self, inventory: NodeInventory) -> None:
         """Once there is a model, print a command that gets an answer from it (QA-1)."""
-        for endpoint in reversed(self.endpoints()):
+        for endpoint in reversed(self._facades.endpoints()):
             model = default_model(inventory, endpoint.facade)
             if not self._offered and endpoint.url is not None and model is not None:
                 self._offered = True

@@ -20,7 +20,7 @@ from pair.statedir import AlreadyRunning, StateError
 from pair.supervision.process import ExitCode, NodeProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from twisted.application.service import IService
 
@@ -61,8 +61,13 @@ class Options(usage.Options):
         self.parent["logger"] = "pair.logs.observer"
 
 
-def settings(options: Options, environ: Mapping[str, str]) -> Loaded:
+def settings(options: Options, environ: Mapping[str, str], **known: Collection[str]) -> Loaded:
     """The settings from options, environment and file.
+
+    Args:
+        options: as parsed.
+        environ: the environment.
+        known: the names of ``kinds`` and ``policies``, where others than ours are known.
 
     Raises:
         SettingsError: They are not valid (exit 78).
@@ -73,7 +78,7 @@ def settings(options: Options, environ: Mapping[str, str]) -> Loaded:
         assignments.append(f"node.bind={json.dumps(options['bind'])}")
     if options["log-level"]:
         assignments.append(f"log.level={options['log-level']}")
-    loaded = load(assignments, environ, None if path is None else read_file(path))
+    loaded = load(assignments, environ, None if path is None else read_file(path), **known)
     check_files(loaded)
     return loaded
 
@@ -87,10 +92,14 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor
 
     from pair.node import build_node
+    from pair.parts import Extensions
 
+    extensions = Extensions.find()
+    kinds = [each.name for each in extensions.kinds.members]
+    policies = [each.name for each in extensions.policies.members]
     try:
-        loaded = settings(options, os.environ)
-        node = build_node(loaded, state_directory(options["state-dir"], os.environ), reactor)
+        loaded = settings(options, os.environ, kinds=kinds, policies=policies)
+        node = build_node(loaded, extensions, state_directory(options["state-dir"], os.environ), reactor)
     except SettingsError as error:
         print(f"{error}\npair: the settings are not valid; correct them, then start again", file=sys.stderr)
         raise SystemExit(ExitCode.SETTINGS) from None

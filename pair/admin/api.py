@@ -13,18 +13,20 @@ from pair.admin.failures import Failed, Unreachable
 
 BASE = "/api/v1"
 
-Fetch = Callable[[str, str, Mapping[str, str], float], tuple[int, bytes]]
-"""``(method, url, fields, timeout)`` to status and body. Raises ``OSError`` or ``HTTPException``."""
+Fetch = Callable[[str, str, Mapping[str, str], float, bytes | None], tuple[int, bytes]]
+"""``(method, url, fields, timeout, body)`` to status and body. Raises ``OSError`` or ``HTTPException``."""
 
 
-def fetch(method: str, url: str, fields: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
+def fetch(
+    method: str, url: str, fields: Mapping[str, str], timeout: float, body: bytes | None = None
+) -> tuple[int, bytes]:
     """One request over a connection of its own; no proxy of the environment is ever asked."""
     parts = urlsplit(url)
     make = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = make(parts.hostname or "", parts.port, timeout=timeout)
     try:
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        connection.request(method, target, headers=dict(fields))
+        connection.request(method, target, body, headers=dict(fields))
         response = connection.getresponse()
         return response.status, response.read()
     finally:
@@ -59,9 +61,17 @@ class Api:
         given = {name: value for name, value in query.items() if value is not None}
         return self._allowed("GET", BASE + path + (f"?{urlencode(given)}" if given else ""))
 
-    def post(self, path: str) -> bytes:
-        """The answer to a command below ``/api/v1``. Raises as :meth:`get`."""
-        return self._allowed("POST", BASE + path)
+    def post(self, path: str, document: object = None) -> bytes:
+        """The answer to a command below ``/api/v1``, with ``document`` if it takes one. Raises as :meth:`get`."""
+        return self._allowed("POST", BASE + path, None if document is None else msgspec.json.encode(document))
+
+    def put(self, path: str, document: object) -> bytes:
+        """The answer to a change below ``/api/v1`` that ``document`` describes. Raises as :meth:`get`."""
+        return self._allowed("PUT", BASE + path, msgspec.json.encode(document))
+
+    def delete(self, path: str) -> bytes:
+        """The answer to a removal below ``/api/v1``. Raises as :meth:`get`."""
+        return self._allowed("DELETE", BASE + path)
 
     def public(self, path: str) -> tuple[int, bytes]:
         """Status and body of a path that needs no token, whatever they are.
@@ -71,15 +81,20 @@ class Api:
         """
         return self._ask("GET", path, {})
 
-    def _allowed(self, method: str, path: str) -> bytes:
-        status, body = self._ask(method, path, {"Authorization": f"Bearer {self._token()}"})
+    def _allowed(self, method: str, path: str, document: bytes | None = None) -> bytes:
+        fields = {"Authorization": f"Bearer {self._token()}"}
+        if document is not None:
+            fields["Content-Type"] = "application/json"
+        status, body = self._ask(method, path, fields, document)
         if not 200 <= status < 300:
             raise Failed.refused(status, body)
         return body
 
-    def _ask(self, method: str, path: str, fields: Mapping[str, str]) -> tuple[int, bytes]:
+    def _ask(
+        self, method: str, path: str, fields: Mapping[str, str], document: bytes | None = None
+    ) -> tuple[int, bytes]:
         try:
-            return self._fetch(method, self._url + path, fields, self._timeout)
+            return self._fetch(method, self._url + path, fields, self._timeout, document)
         except TimeoutError:
             raise Unreachable(
                 f"PAIR at {self._url} does not answer within {self._timeout:g} s. {self._hint}"

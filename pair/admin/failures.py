@@ -28,11 +28,12 @@ class Failed(CommandError):  # noqa: N818 - with its base it is
         try:
             error: Any = msgspec.json.decode(body)["error"]
             code, message = str(error["code"]), clean_text(str(error["message"]))
-        except (msgspec.DecodeError, KeyError, TypeError):
+            details = [f"{name} {value}" for name, value in dict(error.get("details") or {}).items()]
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
             return cls("bad_answer", f"What answers there is not PAIR: it says {status} and no more.")
         name = error.get("id")
         shown = f"{message} ({code}, {clean_text(str(name))})" if name else f"{message} ({code})"
-        return cls(code, shown, body)
+        return cls(code, "; ".join([shown, *map(clean_text, details)]), body)
 
 
 class Unreachable(CommandError):  # noqa: N818 - the same

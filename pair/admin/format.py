@@ -25,7 +25,7 @@ _STYLES = {
     **dict.fromkeys(("bypassed", "moved", "pending", "starting", "stopping", "busy", "degraded", "queued"), "yellow"),
     **dict.fromkeys(("backoff", "occupied", "needs_credential", "warning", "cancelled"), "yellow"),
     **dict.fromkeys(("not ready", "failed", "unhealthy", "error", "invalid"), "red"),
-    **dict.fromkeys(("absent", "stopped", "unknown", "on disk", "info", NOTHING), "dim"),
+    **dict.fromkeys(("absent", "stopped", "off", "unknown", "on disk", "info", NOTHING), "dim"),
 }
 
 
@@ -206,6 +206,53 @@ def job(found: Row, now: int) -> RenderableType:
     ]
     titles = ("ATTEMPT", "NODE", "ENGINE", "OUTCOME", "STATUS", "FIRST BYTE", "TOOK", "ERROR")
     return Group(_facts(facts), "", table(titles, attempts, "It was never sent to an engine."))
+
+
+def routing(found: Row, now: int) -> RenderableType:
+    """Where each facade would send a chat, and what is held (UI-54)."""
+    orders = [
+        _section(word(each["facade"]), _candidates(each["candidates"], now, each.get("wouldAnswer")))
+        for each in found["facades"]
+    ]
+    held = [
+        (
+            short(each.get("node")),
+            word(each.get("engine")),
+            word(each.get("model")),
+            word(each.get("kind")),
+            word(each.get("count")),
+            span(each["until"] - now),
+        )
+        for each in found.get("penalties", ())
+    ]
+    drawn = table(("NODE", "ENGINE", "MODEL", "KIND", "TIMES", "FOR"), held, "Nothing is held.")
+    return Group(Text(f"policy {word(found.get('policy'))}", style="dim"), *orders, _section("Held", drawn))
+
+
+def explanation(found: Row, now: int) -> RenderableType:
+    """Where one request would go (UI-56)."""
+    return _candidates(found["candidates"], now, found.get("wouldAnswer"))
+
+
+def _candidates(found: Iterable[Row], now: int, answer: str | None) -> RenderableType:
+    rows = []
+    for each in found:
+        terms = [f"{word(name)} {number:g}" for name, number in each.get("terms", {}).items()]
+        hold = each.get("hold")
+        if hold:
+            terms.append(f"held ({word(hold.get('kind'))}) for {span(hold['until'] - now)}")
+        excluded, score = word(each.get("excludedBy")), each.get("score")
+        rows.append(
+            (
+                word(each.get("rank")),
+                short(each.get("node")),
+                word(each.get("engine")),
+                NOTHING if score is None else f"{score:g}",
+                ", ".join(terms) if each["eligible"] else Text(excluded, style="yellow"),
+            )
+        )
+    drawn = table(("RANK", "NODE", "ENGINE", "LOAD", "WHY"), rows, "No node is known.")
+    return drawn if answer is None else Group(drawn, Text(f"It would be refused: {word(answer)}.", style="red"))
 
 
 def errors(found: Iterable[Row], now: int) -> RenderableType:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pair.admin.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -49,12 +52,12 @@ class Verb(click.Command):
 
 
 class Noun(click.Group):
-    """Commands for one kind of thing; alone it lists."""
+    """Commands for one kind of thing; alone it lists, or does what ``callback`` says."""
 
     command_class = Verb
 
-    def __init__(self, name: str, help: str) -> None:
-        super().__init__(name, help=help, invoke_without_command=True, callback=self._alone)
+    def __init__(self, name: str, help: str, callback: Callable[..., Any] | None = None, **attributes: Any) -> None:
+        super().__init__(name, help=help, invoke_without_command=True, callback=callback or self._alone, **attributes)
         self.params += _global_options(hidden=True)
 
     def _alone(self) -> Any:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -17,6 +17,7 @@ from pair.admin.failures import CommandError, Failed, Unreachable
 from pair.admin.grammar import Noun, Root
 from pair.admin.session import OutputClosed, Session
 from pair.settings.places import config_file
+from pair.settings.structs import Facade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,10 +40,11 @@ def cli() -> None:
 engine = Noun("engine", help="The engines of this node.")
 model = Noun("model", help="The models of this node.")
 job = Noun("job", help="Requests that are under way, and those that ended.")
+route = Noun("route", help="Where requests go, and why.")
 error = Noun("error", help="What is wrong now.")
 config = Noun("config", help="The settings file.")
 token = Noun("token", help="The control token.")
-for _noun in (engine, model, job, error, config, token):
+for _noun in (engine, model, job, route, error, config, token):
     cli.add_command(_noun)
 
 
@@ -75,10 +77,22 @@ def health(session: Session, ready: bool) -> int:
     return 0 if code == 200 else 1
 
 
-@cli.command()
-@click.option("--client", metavar="NAME", help="Print only the commands for one client, such as curl.")
+_client = click.option("--client", metavar="NAME", help="Print only the commands for one client, such as curl.")
+
+
+@cli.group(cls=Noun, help="Where applications find PAIR.")
+@_client
+@click.pass_context
+def endpoints(context: click.Context, client: str | None) -> None:
+    """Alone it lists."""
+    if context.invoked_subcommand is None:
+        context.invoke(endpoints_list, client=client)
+
+
+@endpoints.command("list")
+@_client
 @with_session
-def endpoints(session: Session, client: str | None) -> None:
+def endpoints_list(session: Session, client: str | None) -> None:
     """Show where applications find PAIR."""
     body = session.api.get("/endpoints")
     found = decoded(body)["endpoints"]
@@ -89,6 +103,26 @@ def endpoints(session: Session, client: str | None) -> None:
     if not lines:
         raise Failed("no_snippet", f"There is no command for {client}; or no facade is bound, or no model there.")
     session.write("".join(f"{line}\n" for line in lines))
+
+
+@endpoints.command("set")
+@click.argument("facade", type=click.Choice(get_args(Facade)))
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Listen there, and nowhere else.")
+@click.option("--default", is_flag=True, help="Seek the default port again.")
+@click.option("--on/--off", "enabled", default=None, help="Serve it, or do not.")
+@with_session
+def endpoints_set(session: Session, facade: str, port: int | None, default: bool, enabled: bool | None) -> None:
+    """Set the port of a facade, or switch it on or off."""
+    if default and port is not None:
+        raise click.UsageError("--port and --default exclude each other.")
+    if not default and port is None and enabled is None:
+        raise click.UsageError("Say what to set: --port, --default, --on or --off.")
+    body = b""
+    if default:
+        body = session.api.delete(f"/endpoints/{facade}/port")
+    if port is not None or enabled is not None:
+        body = session.api.put(f"/endpoints/{facade}", {"port": port, "enabled": enabled})
+    _show(session, body, lambda found: _tables().endpoints([found]))
 
 
 @engine.command("list")
@@ -140,6 +174,29 @@ def job_show(session: Session, id: str, origin: str) -> None:
     """Show one job with its attempts."""
     body = session.api.get(f"/jobs/{segment(origin)}/{segment(id)}")
     _show(session, body, lambda found: _tables().job(found, session.now()))
+
+
+@route.command("show")
+@with_session
+def route_show(session: Session) -> None:
+    """Show where each facade would send a chat now, and what is held against engines."""
+    body = session.api.get("/routing")
+    _show(session, body, lambda found: _tables().routing(found, session.now()))
+
+
+@route.command("explain")
+@click.argument("model", default="")
+@click.option("--facade", type=click.Choice(get_args(Facade)), default="ollama", help="Where it comes in; ollama.")
+@click.option(
+    "--path", metavar="PATH", default="/v1/chat/completions", help="What it asks for; a chat in OpenAI's dialect."
+)
+@with_session
+def route_explain(session: Session, model: str, facade: str, path: str) -> int:
+    """Tell where a request for MODEL would go, and why not elsewhere; exit 1 if nowhere. Nothing is sent."""
+    body = session.api.post("/routing/explain", {"facade": facade, "path": path, "model": model})
+    found = decoded(body)
+    session.show(body, lambda: _tables().explanation(found, session.now()))
+    return 0 if any(each["eligible"] for each in found["candidates"]) else 1
 
 
 @error.command("list")

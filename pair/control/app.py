@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import msgspec
 from klein import Klein
 from msgspec import Struct
+from twisted.internet.defer import Deferred
 
-from pair.control import views
+from pair.choices import SettingLocked
+from pair.control import routing, views
 from pair.control.openapi import document
-from pair.control.routes import ROUTES, JobQuery, Nothing, Route
+from pair.control.routes import ROUTES, EndpointChange, JobQuery, Nothing, Route
 from pair.errors.book import NotDismissable
 from pair.jobs.view import BadCursor, JobFilter
+from pair.proxy.facades import NoSuchFacade, PortOccupied, PortReserved
+from pair.proxy.listeners import PortDenied
 from pair.records.jobs import JobState
 from pair.surfaces.answers import Reply, json_reply, render_failures, send
 from pair.surfaces.refusals import Refused
@@ -31,14 +35,18 @@ if TYPE_CHECKING:
     from pair.control.sources import ControlSources
 
 S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
 
 _STATES: frozenset[JobState] = frozenset(get_args(JobState))
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
-_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+_UNKNOWN = re.compile(r"(?:unknown|missing required) field `([^`]*)`")
 
 
 class ControlApi:
-    """Answers each operation of the table; a method is called by its route's ``operation``.
+    """Answers each operation of the table.
+
+    A method is called by its route's ``operation``: with the query, with the
+    body where the route has one, and with what stands in the path by name.
 
     Args:
         sources: what is shown.
@@ -75,8 +83,15 @@ class ControlApi:
 
     def list_endpoints(self, query: Nothing) -> Reply:
         """UI-59."""
-        endpoints = views.endpoint_views(self._sources.endpoints(), self._sources.engines())
-        return json_reply(views.EndpointList(*self._stamp(), endpoints))
+        return json_reply(views.EndpointList(*self._stamp(), self._endpoints()))
+
+    async def change_endpoint(self, query: Nothing, change: EndpointChange, facade: str) -> Reply:
+        """UI-59, PX-96."""
+        return await self._changed(facade, self._sources.facades.change(facade, change.port, change.enabled))
+
+    async def reset_endpoint_port(self, query: Nothing, facade: str) -> Reply:
+        """UI-59, PX-97."""
+        return await self._changed(facade, self._sources.facades.default_port(facade))
 
     def list_engines(self, query: Nothing) -> Reply:
         """UI-37."""
@@ -109,6 +124,15 @@ class ControlApi:
             raise Refused(404, "no_such_job", "No such job is known here; ended ones are kept for a while only.")
         return json_reply(job)
 
+    def get_routing(self, query: Nothing) -> Reply:
+        """UI-54, RT-54."""
+        facades = [each.facade for each in self._sources.facades.endpoints()]
+        return json_reply(routing.routing(self._sources.scheduling, facades))
+
+    def explain_routing(self, query: Nothing, asked: routing.ExplainBody) -> Reply:
+        """UI-56, RT-67."""
+        return json_reply(routing.explanation(self._sources.scheduling, asked))
+
     def list_errors(self, query: Nothing) -> Reply:
         """UI-47, JB-79."""
         return json_reply(views.ErrorList(*self._stamp(), self._sources.errors.entries()))
@@ -122,6 +146,28 @@ class ControlApi:
         except NotDismissable:
             raise Refused(404, "no_such_error", "No such error entry is shown on this node.") from None
         return json_reply(views.Dismissed(id))
+
+    def _endpoints(self) -> tuple[views.EndpointView, ...]:
+        return views.endpoint_views(self._sources.facades.endpoints(), self._sources.engines())
+
+    async def _changed(self, facade: str, change: Deferred[None]) -> Reply:
+        """The facade after ``change``, or why that was refused."""
+        try:
+            await change
+        except NoSuchFacade:
+            raise Refused(404, "no_such_endpoint", "There is no such facade.") from None
+        except SettingLocked as locked:
+            message = f"It is set by the {locked.source.name}, and so cannot be changed while the node runs."
+            raise Refused(409, locked.code, message, key=locked.key, source=locked.source.where) from None
+        except PortReserved:
+            raise _invalid("port", "That port is kept for another part of PAIR, or for an engine.") from None
+        except PortOccupied as occupied:
+            message = "Another program listens on that port."
+            raise Refused(409, "port_occupied", message, port=str(occupied.port), holder=occupied.holder) from None
+        except PortDenied:
+            message = "The system does not let PAIR listen on that port; it may lie in a reserved range."
+            raise Refused(409, "port_occupied", message) from None
+        return json_reply(next(each for each in self._endpoints() if each.facade == facade))
 
     def _node(self, node: str) -> str:
         return self._sources.node if node == "self" else node
@@ -149,11 +195,22 @@ def control_resource(api: ControlApi) -> KleinResource:
 def _served(api: ControlApi, route: Route) -> Any:
     handle = getattr(api, route.operation)
 
-    def serve(request: IRequest, **path: str) -> bytes:
-        _read_body(request.content.read(), route.body)
-        return send(request, handle(_read_query(request.args, route.query), **path))
+    def serve(request: IRequest, **path: str) -> bytes | Deferred[bytes]:
+        query, body = _read_query(request.args, route.query), _read_body(request.content.read(), route.body)
+        given = () if route.body is Nothing else (body,)
+        reply = handle(query, *given, **path)
+        if isinstance(reply, Reply):
+            return send(request, reply)
+        return _detached(Deferred.fromCoroutine(reply)).addCallback(lambda reply: send(request, reply))
 
     return serve
+
+
+def _detached(work: Deferred[T]) -> Deferred[T]:
+    """The outcome of ``work``, which goes on when a client leaves: Klein cancels what it waits for then."""
+    outcome: Deferred[T] = Deferred()
+    work.addCallbacks(outcome.callback, outcome.errback)
+    return outcome
 
 
 def _read_query(arguments: Mapping[bytes, list[bytes]], wanted: type[S]) -> S:
@@ -182,7 +239,7 @@ def _read_body(data: bytes, wanted: type[S]) -> S:
     try:
         return msgspec.json.decode(data or b"{}", type=wanted)
     except msgspec.ValidationError as error:
-        message = "The body has a field that is not known here, or one of a wrong type."
+        message = "The body has a field that is not known here or of a wrong type, or lacks one."
         raise Refused(400, "bad_request", message, path=_path(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refused(400, "bad_request", "The body is not one JSON value.", path="") from None

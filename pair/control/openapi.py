@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pair import __version__
+from pair.control.routes import Nothing
 from pair.surfaces.refusals import ErrorBody
 
 if TYPE_CHECKING:
@@ -28,15 +29,15 @@ _SECURITY: dict[str, list[dict[str, Any]]] = {
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     """The document of ``routes``."""
     routes = tuple(routes)
-    structs = [route.answer for route in routes if _is_struct(route.answer)]
-    schemas, components = msgspec.json.schema_components(
-        [*structs, ErrorBody], ref_template="#/components/schemas/{name}"
-    )
-    answers = dict(zip(structs, schemas, strict=False))
+    answers = (route.answer for route in routes if _is_struct(route.answer))
+    bodies = (route.body for route in routes if route.body is not Nothing)
+    structs = list(dict.fromkeys((*answers, *bodies, ErrorBody)))
+    found, components = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
+    schemas = dict(zip(structs, found, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = _PARAMETER.sub(r"{\1}", route.path)
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, answers, schemas[-1])
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": "PAIR control API", "version": __version__},
@@ -48,19 +49,26 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, answers: dict[Any, Any], error: Any) -> dict[str, Any]:
-    json = {"application/json": {"schema": answers.get(route.answer, {"type": "object"})}}
+def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
+    json = _json(schemas.get(route.answer, {"type": "object"}))
     content = {"text/plain": {"schema": {"type": "string"}}} if route.answer is bytes else json
+    body = {} if route.body is Nothing else {"requestBody": {"content": _json(schemas[route.body], route.example)}}
     return {
         "operationId": route.operation,
         "summary": route.summary,
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
+        **body,
         "responses": {
             "200": {"description": "Done.", "content": content},
-            "default": {"description": "Refused.", "content": {"application/json": {"schema": error}}},
+            "default": {"description": "Refused.", "content": _json(schemas[ErrorBody])},
         },
         "security": _SECURITY[route.auth],
     }
+
+
+def _json(schema: Any, example: Any = None) -> dict[str, Any]:
+    shown = {} if example is None else {"example": msgspec.to_builtins(example)}
+    return {"application/json": {"schema": schema, **shown}}
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:

@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from pair.control import views
+from pair.control.routing import ExplainBody, Routing
 from pair.records.jobs import Job
+from pair.routing.explain import Explanation
 
 BASE = "/api/v1"
 
@@ -21,6 +23,7 @@ Auth = Literal["token", "public", "metrics"]
 
 Limit = Annotated[int, Meta(ge=1, le=500)]
 Instant = Annotated[int, Meta(ge=0)]
+Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,20 +42,28 @@ class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
     cursor: str | None = None
 
 
+class EndpointChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The body of ``PUT /endpoints/{facade}``: what is absent, or null, stays as it is (UI-59)."""
+
+    port: Port | None = None
+    enabled: bool | None = None
+
+
 class Route(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     ``path`` is a werkzeug rule. ``cli`` is the ``pair-admin`` form, or
-    ``no_cli`` says why there is none (UI-30).
+    ``no_cli`` says why there is none (UI-30). ``example`` is a body for it.
     """
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     operation: str
     summary: str
     answer: Any
     query: type[Struct] = Nothing
     body: type[Struct] = Nothing
+    example: Struct | None = None
     auth: Auth = "token"
     cli: str | None = None
     no_cli: str = ""
@@ -111,6 +122,24 @@ ROUTES: tuple[Route, ...] = (
         cli="endpoints",
     ),
     Route(
+        method="PUT",
+        path=f"{BASE}/endpoints/<facade>",
+        operation="change_endpoint",
+        summary="Set the port of a facade, or switch it on or off.",
+        body=EndpointChange,
+        example=EndpointChange(port=11500),
+        answer=views.EndpointView,
+        cli="endpoints set",
+    ),
+    Route(
+        method="DELETE",
+        path=f"{BASE}/endpoints/<facade>/port",
+        operation="reset_endpoint_port",
+        summary="Let a facade seek its default port again.",
+        answer=views.EndpointView,
+        cli="endpoints set --default",
+    ),
+    Route(
         method="GET",
         path=f"{BASE}/engines",
         operation="list_engines",
@@ -142,6 +171,24 @@ ROUTES: tuple[Route, ...] = (
         summary="One job with its attempts.",
         answer=Job,
         cli="job show",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/routing",
+        operation="get_routing",
+        summary="The policy, where each facade would send a chat now, and what is held against engines.",
+        answer=Routing,
+        cli="route show",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/routing/explain",
+        operation="explain_routing",
+        summary="Where a request would go, and why not elsewhere; nothing is sent or reserved.",
+        body=ExplainBody,
+        example=ExplainBody("ollama", "/api/chat", "llama3.2"),
+        answer=Explanation,
+        cli="route explain",
     ),
     Route(
         method="GET",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pair.records.endpoints import Endpoint
 
-ListenerState = Literal["pending", "bound", "moved", "bypassed", "failed"]
+ListenerState = Literal["off", "pending", "bound", "moved", "bypassed", "failed"]
 
 
 class Health(Struct, frozen=True, rename="camel"):

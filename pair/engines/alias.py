@@ -7,10 +7,12 @@ concerns us: an engine may answer there, or else the Ollama facade does.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STANDARD_PORT = 11434
 LOOPBACK = ("127.0.0.1", "::1")

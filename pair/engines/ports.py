@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from pair.records.endpoints import BypassReason
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from pair.engines.alias import Alias
-    from pair.records.endpoints import BypassReason
     from pair.settings import Settings
 
 Holder = Literal["engine", "foreign", "shadowed"]

@@ -17,7 +17,14 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint, wrapClientTLS
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.ssl import optionsForClientTLS
-from twisted.web.client import Agent, HTTPConnectionPool, ResponseDone
+from twisted.web.client import (
+    Agent,
+    HTTPConnectionPool,
+    RequestTransmissionFailed,
+    ResponseDone,
+    ResponseFailed,
+    ResponseNeverReceived,
+)
 from twisted.web.http import PotentialDataLoss
 from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer, IResponse
@@ -114,19 +121,32 @@ class Prober:
         answer: Deferred[Answer] = (
             self._agent.request(request.method.encode(), url, fields, body)
             .addCallback(_read)
-            .addTimeout(ANSWER_SECONDS, self._clock)
+            .addTimeout(ANSWER_SECONDS, self._clock, _out_of_time)
         )
         return answer.addErrback(_normalized)
 
 
+def _out_of_time(_: object, seconds: float) -> Answer:
+    raise NoAnswer
+
+
 def _normalized(failure: Failure) -> Failure:
-    if failure.check(CancelledError):
+    if _was_cancelled(failure):
+        raise CancelledError from None
+    if failure.check(NoAnswer):
         return failure
     if failure.check(error.ConnectionRefusedError):
         raise Refused from None
     assert failure.value is not None
     log.debug("A question to an engine got no answer: {error}", error=normalize_error(failure.value))
     raise NoAnswer from None
+
+
+def _was_cancelled(failure: Failure) -> bool:
+    """Whether the asker gave up: endpoints and Agent each have a word of their own for it."""
+    if failure.check(ResponseFailed, ResponseNeverReceived, RequestTransmissionFailed):
+        return any(map(_was_cancelled, failure.value.reasons))  # type: ignore[union-attr]
+    return failure.check(CancelledError, error.ConnectingCancelledError) is not None
 
 
 def _read(response: IResponse) -> Deferred[Answer]:

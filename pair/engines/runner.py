@@ -154,7 +154,10 @@ class Runner:
     async def poll(self) -> None:
         """Probe it and read its lists while it runs, else look for it."""
         address = self.address
-        if address is not None:
+        if address is not None and self.keeper.child is None and self._ours(address):
+            self.keeper.machine.silent()  # it left the port, and a facade took it
+            await self._look()
+        elif address is not None:
             await self._check(address)
         elif self.state not in ("starting", "stopping", "detached") and self.charge.settings.mode != "off":
             await self._look()
@@ -178,8 +181,10 @@ class Runner:
 
     def note_outcome(self, good: bool) -> None:
         """See :meth:`pair.interfaces.ILocalEngines.note_outcome`."""
+        before = self._pulse.health
         self._pulse.outcome(good)
-        self._publish()
+        if self._pulse.health != before:
+            self._publish()
 
     def note_bytes(self) -> None:
         """See :meth:`pair.interfaces.ILocalEngines.note_bytes`."""

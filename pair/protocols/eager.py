@@ -62,9 +62,10 @@ class EagerWrites(tcp.Connection):
             or self._aborting
             or (self.producer is not None and not self.streamingProducer)
         ):
-            taken = self.writeSomeData(data)
-            if isinstance(taken, int):
-                sent = taken
+            try:
+                sent = self.socket.send(data)
+            except OSError:
+                pass  # It takes nothing now, or never will again.
         if sent < len(data):
             super().write(data[sent:])
 

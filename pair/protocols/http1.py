@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 Fields = Sequence[tuple[bytes, bytes]]
+Named = dict[bytes, list[bytes]]
+"""The values of fields by their names in lower case, those of one name in the order sent."""
 
 _LENGTH_DIGITS = 19
 """The largest ``Content-Length`` believed, in digits: what surely fits 64 bits, for us and for all behind us."""
@@ -22,31 +24,35 @@ class FramingError(ValueError):
 
 
 class FieldLookup:
-    """Gives the values of ``fields`` by name: mixed into the heads of both ends."""
+    """Gives the values of fields by name: mixed into the heads of both ends."""
 
     __slots__ = ()
 
-    fields: tuple[tuple[bytes, bytes], ...]
+    named: Named
 
     def values(self, name: bytes) -> list[bytes]:
         """All values of the fields called ``name`` (in lower case), in the order sent."""
-        size = len(name)
-        return [value for key, value in self.fields if len(key) == size and key.lower() == name]
+        return list(self.named.get(name, ()))
 
     def value(self, name: bytes) -> bytes | None:
         """The value of the first field called ``name`` (in lower case), or None."""
-        size = len(name)
-        for key, value in self.fields:
-            if len(key) == size and key.lower() == name:
-                return value
-        return None
+        found = self.named.get(name)
+        return None if found is None else found[0]
 
 
-def body_framing(fields: Fields, minor: int) -> tuple[int | None, bool]:
+def by_name(fields: Fields) -> Named:
+    """``fields`` as they are looked up."""
+    named: Named = {}
+    for name, value in fields:
+        named.setdefault(name.lower(), []).append(value)
+    return named
+
+
+def body_framing(named: Named, minor: int) -> tuple[int | None, bool]:
     """How the body of a message is framed, as strictly as PX-10 asks.
 
     Args:
-        fields: Those of the head.
+        named: The fields of the head.
         minor: The minor version of HTTP/1.
 
     Returns:
@@ -57,23 +63,21 @@ def body_framing(fields: Fields, minor: int) -> tuple[int | None, bool]:
             coding; any transfer coding but the one word ``chunked``, or one in
             HTTP/1.0 (RFC 9112, 6.1); a length that is not 1 to 19 digits.
     """
-    length: int | None = None
-    chunked = False
-    for name, value in fields:
-        size = len(name)
-        if size == 14 and name.lower() == b"content-length":
-            if length is not None:
-                raise FramingError("two lengths")
-            if not value.isdigit() or len(value) > _LENGTH_DIGITS:
-                raise FramingError("bad length")
-            length = int(value)
-        elif size == 17 and name.lower() == b"transfer-encoding":
-            if chunked or minor == 0 or value.lower() != b"chunked":
-                raise FramingError("bad transfer coding")
-            chunked = True
-    if chunked and length is not None:
-        raise FramingError("a length and a transfer coding")
-    return length, chunked
+    lengths = named.get(b"content-length")
+    codings = named.get(b"transfer-encoding")
+    if codings is not None:
+        if lengths is not None:
+            raise FramingError("a length and a transfer coding")
+        if len(codings) > 1 or minor == 0 or codings[0].lower() != b"chunked":
+            raise FramingError("bad transfer coding")
+        return None, True
+    if lengths is None:
+        return None, False
+    if len(lengths) > 1:
+        raise FramingError("two lengths")
+    if not lengths[0].isdigit() or len(lengths[0]) > _LENGTH_DIGITS:
+        raise FramingError("bad length")
+    return int(lengths[0]), False
 
 
 def status_line(status: int, reason: bytes | None = None) -> bytes:

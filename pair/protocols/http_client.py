@@ -77,7 +77,7 @@ class ResponseReceiver(typing.Protocol):
     """
 
     def head_received(self, head: ResponseHead) -> None:
-        """The final head; interim responses are not told."""
+        """The final head; interim responses are not told. A 101 is final, and comes only where it was asked for."""
 
     def body_received(self, raw: bytes, parts: Sequence[bytes]) -> None:
         """What one read held of the body: never empty, as it came, and the same without chunk framing.
@@ -227,6 +227,7 @@ class Call:
         body: bytes | None,
         receiver: ResponseReceiver,
         head_only: bool,
+        upgrade: bool,
         clock: IReactorTime,
         upload_seconds: float,
         dial: Callable[[], Deferred[ClientConnection]],
@@ -236,7 +237,7 @@ class Call:
         self.receiver = receiver
         """May be replaced while the response comes; the new one hears what follows."""
         self.head_only = head_only
-        self.reader = ResponseReader(head_only)
+        self.reader = ResponseReader(head_only, upgrade)
         self.sent = False
         """The socket has taken the whole request, or there is no more of it than one write."""
         self.paused = False
@@ -260,6 +261,12 @@ class Call:
     def at_boundary(self) -> bool:
         """As in :class:`UpstreamFailure`, for who is about to abort the call: after this no more of it can be read."""
         return self.reader.at_boundary()
+
+    @property
+    def switched(self) -> IDuplex:
+        """The connection of a call that was answered 101 and has not ended: the caller writes to it and closes it."""
+        assert self._connection is not None, "a call that has ended has no connection"
+        return self._connection.transport
 
     def start(self, connection: ClientConnection | None) -> None:
         """Send the request on ``connection``, which has served before, or else on a new one."""

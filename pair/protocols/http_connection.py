@@ -62,6 +62,7 @@ class _Phase(Enum):
     HEAD = "head"  # Part of a head has come.
     BODY = "body"  # An exchange is open, and its body is being read.
     ANSWER = "answer"  # An exchange is open; nothing is expected of the client.
+    SWITCHED = "switched"  # It carries another protocol.
     CLOSING = "closing"  # What still comes is thrown away.
 
 
@@ -82,6 +83,7 @@ class HTTPServerProtocol(Protocol):
         self._phase = _Phase.IDLE
         self._exchange: Exchange | None = None
         self._receiver: BodyReceiver | None = None
+        self._switched: Callable[[bytes], None] | None = None
         self._held = b""  # Came, and is not understood yet.
         self._advancing = False
         self._paused = False
@@ -157,13 +159,23 @@ class HTTPServerProtocol(Protocol):
         if self._phase is _Phase.BODY:
             self._enter(_Phase.ANSWER)
             self._set_paused(True)
+        elif self._phase is _Phase.SWITCHED:
+            self._set_paused(True)
 
     def resume_body(self) -> None:
         """Read on, first what is held."""
-        if self._receiver is not None:
+        if self._phase is _Phase.SWITCHED:
+            self._set_paused(False)
+        elif self._receiver is not None:
             self._enter(_Phase.BODY, self._limits.body_gap_seconds)
             self._set_paused(False)
             self._advance()
+
+    def switch(self, received: Callable[[bytes], None]) -> None:
+        """The client's bytes are ``received``'s from now on, first those that are held."""
+        self._switched = received
+        self._enter(_Phase.SWITCHED)
+        self._advance()
 
     def answered(self, reuse: bool) -> None:
         """The answer to the open exchange is written: close, or go on to the next request."""
@@ -234,6 +246,10 @@ class HTTPServerProtocol(Protocol):
                 return self._read_head()
             case _Phase.BODY:
                 return self._read_body()
+            case _Phase.SWITCHED:
+                assert self._switched is not None
+                data, self._held = self._held, b""
+                self._call(self._switched, data)
             case _Phase.ANSWER if len(self._held) > self._limits.held_bytes:
                 if self._reader.ended:
                     self.abort()

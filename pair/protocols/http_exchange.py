@@ -70,6 +70,9 @@ class Connection(typing.Protocol):
     def resume_body(self) -> None:
         """Deliver again."""
 
+    def switch(self, received: Callable[[bytes], None]) -> None:
+        """Give what comes from now on to ``received``, as it comes."""
+
     def answered(self, reuse: bool) -> None:
         """The answer has been written to its end."""
 
@@ -204,6 +207,24 @@ class Exchange:
         if data:
             self._connection.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
+    def switch(self, fields: Fields, received: Callable[[bytes], None]) -> None:
+        """Answer 101: from now on the connection carries another protocol, without limits of time (PX-75).
+
+        :attr:`write` sends to the client, :meth:`pause_body` and
+        :meth:`resume_body` hold for what it sends, and :meth:`cut` and
+        :meth:`abort` end it.
+
+        Args:
+            fields: All of the head.
+            received: Called with what the client sends.
+        """
+        if self.done:
+            return
+        self.begun = True
+        self.write = self._connection.transport.write
+        self.write(status_line(101) + field_lines(fields) + b"\r\n")
+        self._connection.switch(received)
+
     def finish(self) -> None:
         """The answer is complete. With ``PASSED`` the caller has written all that the fields announced."""
         if self.done:
@@ -214,7 +235,7 @@ class Exchange:
         self._connection.answered(self._reuse)
 
     def cut(self) -> None:
-        """Send what is written, then close without an end of the body, so that the client sees an incomplete answer."""
+        """Send what is written, then close without an end of the body: the client sees an incomplete answer."""
         if not self.done:
             self.end()
             self._connection.answered(False)

@@ -15,7 +15,7 @@ import re
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
 
-from pair.protocols.http1 import FieldLookup, Fields, FramingError, body_framing, field_lines
+from pair.protocols.http1 import FieldLookup, Fields, FramingError, Named, body_framing, by_name, field_lines
 
 # A lone LF counts as a line end here, so that a head written with them is refused and not waited for.
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
@@ -31,17 +31,20 @@ class RequestHead(FieldLookup, Struct, frozen=True):
     """The head of one request.
 
     ``target`` and the names in ``fields`` are as sent, values without blanks
-    around them; a request to upgrade has been taken out of them (PX-8).
+    around them; a request to upgrade has been taken out of them (PX-8), and
+    ``upgrade`` is what it named.
     """
 
     method: bytes
     target: bytes
     minor: int
     fields: tuple[tuple[bytes, bytes], ...]
+    named: Named
     content_length: int | None
     chunked: bool
     keep_alive: bool
     expects_continue: bool
+    upgrade: bytes | None = None
 
     @property
     def has_body(self) -> bool:
@@ -130,6 +133,7 @@ class RequestReader:
         if minor is None or len(line) != 3:
             raise Malformed("request line")
         method, target, _ = line
+        upgrade = None
         sink = self._sink
         sink.fields.clear()
         sink.heads = sink.chunks = self._overhead = 0
@@ -139,32 +143,34 @@ class RequestReader:
         except HttpParserUpgrade:
             if method == b"CONNECT":
                 raise Malformed("CONNECT") from None
-            self._parse_without_upgrade(raw)
+            upgrade = self._parse_without_upgrade(raw)
             sink = self._sink
         # llhttp passes over a CR before the method.
         if sink.heads != 1 or self._parser.get_method() != method or len(sink.fields) > self._fields:
             raise Malformed("head")
         fields = tuple(sink.fields)
-        length, chunked = body_framing(fields, minor)
+        named = by_name(fields)
+        length, chunked = body_framing(named, minor)
         self._remaining = length
         self._tail = b""
-        asked: list[bytes] = []
-        expects_continue = False
-        for name, value in fields:
-            size = len(name)
-            if size == 10 and name.lower() == b"connection":
-                asked += _options(value)
-            elif size == 6 and name.lower() == b"expect":
-                expects_continue = minor == 1 and value.lower() == b"100-continue"
+        asked = _options(b",".join(named.get(b"connection", ())))
         keep_alive = b"close" not in asked and (minor == 1 or b"keep-alive" in asked)
-        return RequestHead(method, target, minor, fields, length, chunked, keep_alive, expects_continue)
+        expects_continue = minor == 1 and named.get(b"expect", [b""])[-1].lower() == b"100-continue"
+        return RequestHead(
+            method, target, minor, fields, named, length, chunked, keep_alive, expects_continue, upgrade
+        )
 
-    def _parse_without_upgrade(self, raw: bytes) -> None:
-        """Feed the head anew, less what asks for an upgrade: llhttp would take the body for another protocol."""
-        fields = _without_upgrade(self._sink.fields)
+    def _parse_without_upgrade(self, raw: bytes) -> bytes:
+        """Feed the head anew, less what asks for an upgrade: llhttp would take the body for another protocol.
+
+        Returns:
+            The protocol that it asks for.
+        """
+        fields, upgrade = _without_upgrade(self._sink.fields)
         self._sink = _Sink()
         self._parser = HttpRequestParser(self._sink)
         self._parser.feed_data(raw[: raw.index(b"\n") + 1] + field_lines(fields) + b"\r\n")
+        return upgrade
 
     def read_body(self, data: bytes) -> tuple[bytes, int]:
         """The payload in ``data``, as far as it belongs to the present request.
@@ -214,16 +220,17 @@ def _options(value: bytes) -> list[bytes]:
     return [each.strip(b" \t") for each in value.lower().split(b",")]
 
 
-def _without_upgrade(fields: Fields) -> list[tuple[bytes, bytes]]:
+def _without_upgrade(fields: Fields) -> tuple[list[tuple[bytes, bytes]], bytes]:
     kept = []
+    asked = []
     for name, value in fields:
         match name.lower():
             case b"upgrade":
-                continue
+                asked.append(value)
             case b"connection":
                 options = [each for each in _options(value) if each != b"upgrade"]
                 if options:
                     kept.append((name, b", ".join(options)))
             case _:
                 kept.append((name, value))
-    return kept
+    return kept, b", ".join(asked)

@@ -68,6 +68,7 @@ class ClientPool:
         *,
         fresh: bool = False,
         head_only: bool = False,
+        upgrade: bool = False,
     ) -> Call:
         """Send a request; ``receiver`` hears of the response, though not before this returns.
 
@@ -82,9 +83,19 @@ class ClientPool:
             receiver: Who is told.
             fresh: Use a new connection (PX-26).
             head_only: The request is a HEAD.
+            upgrade: It asks for another protocol, with an empty body. After a 101 the body of the response
+                is what comes on the connection, and :attr:`Call.switched` is where to write.
         """
         call = Call(
-            target, head, body, receiver, head_only, self._clock, self._upload_seconds, lambda: self._dial(target)
+            target,
+            head,
+            body,
+            receiver,
+            head_only,
+            upgrade,
+            self._clock,
+            self._upload_seconds,
+            lambda: self._dial(target),
         )
         call.start(None if fresh else self._take(target))
         return call

@@ -6,10 +6,15 @@ Knows nothing of connections, and nothing of what a response means.
 
 from __future__ import annotations
 
-from httptools import HttpParserError, HttpResponseParser
+from typing import TYPE_CHECKING, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from msgspec import Struct
 
-from pair.protocols.http1 import FieldLookup, body_framing
+from pair.protocols.http1 import FieldLookup, Named, body_framing, by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HEAD_LIMIT = 64 * 1024
 """Octets of one response head, status line included."""
@@ -26,6 +31,7 @@ class ResponseHead(FieldLookup, Struct, frozen=True):
     reason: bytes
     minor: int
     fields: tuple[tuple[bytes, bytes], ...]
+    named: Named
     content_length: int | None
     chunked: bool
     keep_alive: bool
@@ -38,12 +44,13 @@ class MalformedResponseError(ValueError):
 class ResponseReader:
     """Reads the answer to one request.
 
-    Interim responses (1xx) are swallowed, however many; 101 is an error, since
-    nobody asked for it. After a HEAD the response ends at its head.
+    Interim responses (1xx) are swallowed, however many; 101 is an error where
+    nobody asked for it. After a HEAD the response ends at its head. After a 101
+    all that comes is its body, as it comes, until the connection ends.
     """
 
-    def __init__(self, head_only: bool = False) -> None:
-        """``head_only`` where the request was a HEAD."""
+    def __init__(self, head_only: bool = False, upgrade: bool = False) -> None:
+        """``head_only`` where the request was a HEAD, ``upgrade`` where it asked for another protocol."""
         self.head: ResponseHead | None = None
         self.complete = False
         self.surplus = False
@@ -55,6 +62,7 @@ class ResponseReader:
         self.parts: list[bytes] = []
         """The body bytes of the last read without chunk framing. The reader reuses the list."""
         self._head_only = head_only
+        self._upgrade = upgrade
         self._head_size = 0
         self._reason = b""
         self._fields: list[tuple[bytes, bytes]] = []
@@ -129,7 +137,11 @@ class ResponseReader:
             self._head_size += size
             if self._head_size > HEAD_LIMIT:
                 raise MalformedResponseError
-            self._parser.feed_data(data[:size])
+            try:
+                self._parser.feed_data(data[:size])
+            except HttpParserUpgrade:
+                self.complete = False
+                self._parser = cast("HttpResponseParser", _Unparsed(self.on_body))
             data = data[size:]
             if self.head is not None:
                 self._end = b"\r\n"
@@ -169,14 +181,16 @@ class ResponseReader:
         parser = self._parser
         status = parser.get_status_code()
         major, _, minor = parser.get_http_version().partition(".")
-        if major != "1" or status < 100 or status == 101:
+        if major != "1" or status < 100 or (status == 101 and not self._upgrade):
             raise MalformedResponseError
-        if status < 200:
+        if status < 200 and status != 101:
             return
         fields = tuple(self._fields)
-        length, chunked = body_framing(fields, int(minor))
+        named = by_name(fields)
+        length, chunked = (None, False) if status == 101 else body_framing(named, int(minor))
         self._length = 0 if self._head_only or status in (204, 304) else length
-        self.head = ResponseHead(status, self._reason, int(minor), fields, length, chunked, parser.should_keep_alive())
+        keep_alive = parser.should_keep_alive()
+        self.head = ResponseHead(status, self._reason, int(minor), fields, named, length, chunked, keep_alive)
         self.complete = self._head_only
 
     def on_message_complete(self) -> None:
@@ -187,3 +201,10 @@ class ResponseReader:
         self._fields.clear()
         self._reason = b""
         self._head_size = 0
+
+
+class _Unparsed:
+    """Takes the place of the parser when the connection has switched to another protocol."""
+
+    def __init__(self, on_body: Callable[[bytes], None]) -> None:
+        self.feed_data = on_body

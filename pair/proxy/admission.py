@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from pair.authority import is_loopback
+from pair.proxy import trail
 from pair.proxy.attempt import Terms
 from pair.proxy.attempts import Dispatch
 from pair.proxy.bodies import is_name, read
@@ -87,7 +88,7 @@ class Admission:
         if preflight is not None:
             request.status = 204
             exchange.respond(204, preflight)
-            self._plane.meters.request_ended(request)
+            self._request_ended(request)
         elif self.stopping:
             self._refuse(request, refusal("stopping"))
         else:
@@ -134,7 +135,11 @@ class Admission:
             self._send_directly(request, home_engine(self._plane, self._facade), "route_unknown")
 
     def _ended(self, request: ClientRequest) -> Callable[[], None]:
-        return lambda: self._plane.meters.request_ended(request)
+        return lambda: self._request_ended(request)
+
+    def _request_ended(self, request: ClientRequest) -> None:
+        self._plane.meters.request_ended(request)
+        trail.request_ended(request, self._plane.clock.seconds)
 
     def _admit_inference(self, request: ClientRequest) -> None:
         if not self._plane.active.take(1):
@@ -143,7 +148,7 @@ class Admission:
 
         def ended() -> None:
             self._plane.active.give(1)
-            self._plane.meters.request_ended(request)
+            self._request_ended(request)
 
         Collector(self._plane, request, self._dispatch_inference, ended).begin()
 
@@ -216,7 +221,7 @@ class Admission:
 
     def _refuse(self, request: ClientRequest, why: Refusal, extra: Fields = ()) -> None:
         request.refuse(why, extra)
-        self._plane.meters.request_ended(request)
+        self._request_ended(request)
 
     def _refuse_and_end(self, request: ClientRequest, why: Refusal, ended: Callable[[], None]) -> None:
         request.refuse(why)

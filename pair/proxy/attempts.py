@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pair.protocols.http_exchange import Framing
+from pair.proxy import trail
 from pair.proxy.attempt import Attempt, EngineRefusal, Terms
 from pair.proxy.headers import response_fields
 from pair.proxy.outcomes import LOOP, Judgement, Rounds, seconds_to_wait
@@ -105,6 +106,7 @@ class Dispatch:
         node, engine = attempt.candidate.node, attempt.candidate.engine
         self._job.attempt_ended(judgement.outcome, judgement.status, judgement.error)
         self._plane.meters.attempt_ended(node, engine, judgement.outcome, judgement.status)
+        self._tell_end(attempt, judgement.outcome, judgement.status)
         self._past.append((judgement.outcome, judgement.status))
         if self._sent is not None:
             wait = seconds_to_wait(answer.head.value(b"retry-after")) if isinstance(answer, EngineRefusal) else None
@@ -141,14 +143,20 @@ class Dispatch:
             candidate.engine,
             self._job,
             self._explanation(candidate.node),
-            lambda good: self._relayed(candidate.engine, good),
+            lambda good: self._relayed(attempt, head.status, good),
         )
         self._relay.begin(raw, parts)
 
-    def _relayed(self, engine: str, good: bool | None) -> None:
+    def _relayed(self, attempt: Attempt, status: int, good: bool | None) -> None:
+        outcome: Outcome = "cancelled" if good is None else "won" if good else "broken"
+        self._tell_end(attempt, outcome, status, attempt.call.received)
         if good is not None:
-            self._note_outcome(engine, good)
+            self._note_outcome(attempt.candidate.engine, good)
         self._end()
+
+    def _tell_end(self, attempt: Attempt, outcome: Outcome, status: int | None = None, size: int = 0) -> None:
+        number = len(self._past) + 1
+        trail.attempt_ended(self._request, self._job.id, number, attempt.candidate, outcome, status, size)
 
     def _note_outcome(self, engine: str, good: bool) -> None:
         """Tell the engines how an inference answer ended (EN-30)."""
@@ -171,6 +179,8 @@ class Dispatch:
             if self._terms.reserves:
                 self._sent = self._plane.scheduling.take(self._job.id, candidate)
             self.engine = candidate.engine
+            number, model = len(self._past) + 1, self._wanted.model
+            trail.attempt_began(self._request, self._job.id, number, candidate, model, self._streaming)
             self._attempt = Attempt(self._plane, self, self._request, candidate, self._terms)
             self._attempt.begin(None if self._body is None else self._body.data)
             return
@@ -270,6 +280,7 @@ class Dispatch:
     def _break_off(self) -> None:
         if self._attempt is not None:
             self._attempt.abandon()
+            self._tell_end(self._attempt, "cancelled")
         if self._sent is not None:
             self._plane.scheduling.holds.given_up(self._sent)
         if self._pausing is not None:

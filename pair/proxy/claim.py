@@ -7,43 +7,37 @@ It must not know what is served behind them, nor start or stop an engine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from automat import TypeMachineBuilder
 from msgspec.structs import replace
-from twisted.internet.defer import CancelledError, Deferred, gatherResults
 
 from pair.engines.ports import Plan, Wish, plan
 from pair.events import Signal
 from pair.logs import Logger
-from pair.proxy.listeners import Listeners, PortDenied, PortTaken
+from pair.proxy.listeners import Listeners, PortDenied, PortTaken, Sockets
 from pair.proxy.portwords import detail
-from pair.records.endpoints import ClaimState, Endpoint
+from pair.proxy.witness import Watch, Witness
+from pair.records.endpoints import Endpoint
 from pair.records.errors import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Mapping
+    from collections.abc import Callable, Container, Mapping
 
+    from twisted.internet.defer import Deferred
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
-    from twisted.python.failure import Failure
 
     from pair.engines.ports import Holder
     from pair.hostports import Holder as Program
     from pair.interfaces import IErrorBook
-    from pair.records.endpoints import BypassReason
+    from pair.records.endpoints import BypassReason, ClaimState
 
 RETRY = 5.0
 """Seconds between two tries for a port that is held, or at which another program answers (EN-50)."""
 
 WATCH = 30.0
 """Seconds between two looks at whether it is us whom clients reach (EN-48)."""
-
-LINGER = 60.0
-"""Seconds that sockets accept on after others took their place (EN-50)."""
-
-NAMING = 60.0
-"""Seconds between two questions for the name of the holder, which take a look at all sockets of this host."""
 
 log = Logger()
 
@@ -54,7 +48,7 @@ class Host:
 
     Attributes:
         engine_at: whether an engine that we use has a port of this machine.
-        program_at: which program has it; takes a while, and is None where it cannot be told.
+        program_at: which program has it; None where that cannot be told.
         reserved: the ports that stand in for none (EN-43).
         reaches_us: whether clients who dial these sockets reach us (EN-48).
     """
@@ -67,10 +61,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Entries:
-    """The error entries of a claim: their ids by state, and the reasons that are no trouble to report."""
+    """The error entries of a claim: their ids by state, and the reason that is no trouble to report."""
 
     ids: Mapping[ClaimState, str]
-    quiet: Collection[BypassReason]
+    quiet: BypassReason
 
 
 class ClaimInputs(Protocol):
@@ -106,59 +100,47 @@ class ClaimInputs(Protocol):
 
 @dataclass
 class _Core:
-    """The claim's surroundings, its sockets, and what is shown of it."""
+    """The claim's surroundings, and what is shown of it."""
 
     clock: IReactorTime
     facade: str
     name: str
     wanted: Wish
-    bind: Callable[[int], Listeners]
+    sockets: Sockets
     host: Host
     errors: IErrorBook
     entries: Entries
     changed: Signal[Endpoint]
     shown: Endpoint
-    open: dict[Listeners, IDelayedCall | None] = field(default_factory=dict)
-    """All sockets of this claim; those that only linger have the timer that ends them."""
-    kept: tuple[Listeners, ...] = ()
-    """Those that do not only linger; the last one is shown."""
-    plan: Plan | None = None
-    denied: bool = False
-    program: str | None = None
-    named_at: float | None = None
-    naming: Deferred[None] | None = None
-    watching: IDelayedCall | Deferred[None] | None = None
 
-    # The port
+    def __post_init__(self) -> None:
+        self.plan: Plan | None = None
+        self.denied = False
+        self.watch = Watch(self.clock, self.host.reaches_us)
+        self.witness = Witness(self.clock, self.host.program_at, self._named)
 
     def seek(self, claim: ClaimInputs) -> None:
         """Try for the wanted port, and do what the plan says."""
         listeners, holder = self._try() if self.wanted.tries else (None, None)
         aim = self._plan(holder)
-        if aim.state == "bypassed":
-            assert aim.port is not None, "such a plan has a port"
-            claim._held(self.listen(aim.port), aim)
-        elif listeners is None:
-            claim._lost(aim)
-        else:
+        if aim.state == "bound":
+            assert listeners is not None, "it is bound when nobody holds it"
             claim._got(listeners)
+        elif aim.port is not None:
+            claim._held(self.sockets.listen(aim.port), aim)
+        else:
+            claim._lost(aim)
 
     def yield_to_shadow(self, claim: ClaimInputs, listeners: Listeners) -> None:
-        """Stand in for a port at which clients reach another program; what still reaches us there is served."""
+        """Stand in for a port at which clients reach another program; what reaches us there is served."""
         aim = self._plan("shadowed")
         assert aim.port is not None, "at worst it is the wanted port itself"
-        claim._shadowed(listeners, self.listen(aim.port), aim)
-
-    def listen(self, port: int) -> Listeners:
-        """Sockets on ``port``: those that we have, or new ones. Raises ``PortTaken`` or ``PortDenied``."""
-        listeners = next((each for each in self.open if each.port == port), None) or self.bind(port)
-        self.open.setdefault(listeners, None)
-        return listeners
+        claim._shadowed(listeners, self.sockets.listen(aim.port), aim)
 
     def _try(self) -> tuple[Listeners | None, Holder | None]:
         self.denied = False
         try:
-            return self.listen(self.wanted.port), None
+            return self.sockets.listen(self.wanted.port), None
         except PortTaken:
             return None, "engine" if self.host.engine_at(self.wanted.port) else "foreign"
         except PortDenied:
@@ -166,94 +148,16 @@ class _Core:
             return None, "foreign"
 
     def _plan(self, holder: Holder | None) -> Plan:
-        # Whatever is shown now stands in best: clients may have learnt its port.
-        present = self.kept[-1:]
-        wish = replace(self.wanted, base=present[0].port) if present else self.wanted
-        return plan(wish, holder, self.host.reserved(), self._can_listen)
-
-    def _can_listen(self, port: int) -> bool:
-        try:
-            self.listen(port)
-        except (PortTaken, PortDenied):
-            return False
-        return True
-
-    def keep(self, *listeners: Listeners) -> None:
-        """Let all other sockets accept a while more, and no longer: a client may have learnt their port."""
-        self.kept = listeners
-        for each, timer in self.open.items():
-            if each not in listeners and timer is None:
-                self.open[each] = self.clock.callLater(LINGER, self.close, each)
-            elif each in listeners and timer is not None:
-                timer.cancel()
-                self.open[each] = None
-
-    def close(self, listeners: Listeners) -> Deferred[None]:
-        """Accept there no more."""
-        timer = self.open.pop(listeners, None)
-        if timer is not None and timer.active():
-            timer.cancel()
-        return listeners.close()
-
-    def close_all(self) -> Deferred[list[None]]:
-        """Accept nowhere any more; fires when all sockets are closed."""
-        self.kept = ()
-        self.forget_program()
-        for id in set(self.entries.ids.values()):
-            self.errors.clear(id)
-        return gatherResults([self.close(each) for each in tuple(self.open)], consumeErrors=True)
-
-    # Whom clients reach
-
-    def watch(self, claim: ClaimInputs, listeners: Listeners, delay: float) -> None:
-        """Dial ``listeners`` after ``delay`` seconds."""
-        self.watching = self.clock.callLater(delay, self._dial, claim, listeners)
-
-    def unwatch(self) -> None:
-        """Do so no more."""
-        watching, self.watching = self.watching, None
-        if watching is not None:
-            watching.cancel()
-
-    def _dial(self, claim: ClaimInputs, listeners: Listeners) -> None:
-        dialling = self.host.reaches_us(listeners)
-        self.watching = dialling.addCallback(lambda ours: self._seen(claim, ours)).addErrback(_failed)
-
-    def _seen(self, claim: ClaimInputs, ours: bool) -> None:
-        self.watching = None
-        claim._dialled(ours)
-
-    # Who is in the way
-
-    def name_program(self) -> None:
-        """Have the program named that holds the wanted port."""
-        now = self.clock.seconds()
-        if self.naming is None and (self.named_at is None or now - self.named_at >= NAMING):
-            self.named_at = now
-            naming = self.host.program_at(self.wanted.port).addCallback(self._named).addErrback(_failed)
-            self.naming = None if naming.called else naming
-
-    def _named(self, program: Program | None) -> None:
-        self.naming = None
-        self.program = None if program is None else program.described
-        if self.plan is not None:
-            self.show(self.plan)
-
-    def forget_program(self) -> None:
-        """Another one may be in the way the next time."""
-        naming, self.naming = self.naming, None
-        self.program = self.named_at = None
-        if naming is not None:
-            naming.cancel()
-
-    # What is shown
+        # Where clients are sent now stands in best.
+        present = next((each.port for each in self.sockets.kept[-1:] if each.port != self.wanted.port), None)
+        wish = self.wanted if present is None else replace(self.wanted, base=present)
+        return plan(wish, holder, self.host.reserved(), self.sockets.can_listen)
 
     def show(self, aim: Plan) -> None:
         """Tell of the claim's state, once for each change."""
         self.plan = aim
-        at = self.kept[-1] if self.kept else None
-        port, addresses = (None, ()) if at is None else (at.port, at.addresses)
-        words = detail(self.wanted, aim, self.program, self.denied)
+        port, addresses = next(((each.port, each.addresses) for each in self.sockets.kept[-1:]), (None, ()))
+        words = detail(self.wanted, aim, self.witness.words, self.denied)
         endpoint = Endpoint(self.facade, aim.state, self.wanted.port, port, addresses, aim.reason, words)
         before, self.shown = self.shown, endpoint
         if endpoint == before:
@@ -264,12 +168,22 @@ class _Core:
         self.changed.emit(endpoint)
 
     def _report(self, endpoint: Endpoint) -> None:
-        entry = None if endpoint.reason in self.entries.quiet else self.entries.ids.get(endpoint.state)
+        entry = None if endpoint.reason == self.entries.quiet else self.entries.ids.get(endpoint.state)
         for other in set(self.entries.ids.values()) - {entry}:
             self.errors.clear(other)
         if entry is not None:
             subject = Subject(port=endpoint.wanted_port)
             self.errors.raise_entry(entry, subject=subject, facade=self.facade, detail=endpoint.detail)
+
+    def _named(self) -> None:
+        assert self.plan is not None, "nobody is asked for before something is in the way"
+        self.show(self.plan)
+
+    def close_all(self) -> Deferred[None]:
+        """Accept nowhere any more, and report nothing; fires when all sockets are closed."""
+        for id in set(self.entries.ids.values()):
+            self.errors.clear(id)
+        return self.sockets.close_all()
 
 
 @dataclass
@@ -287,34 +201,35 @@ class _Waiting:
 
 
 def _hold(claim: ClaimInputs, core: _Core, listeners: Listeners) -> _Held:
-    core.keep(listeners)
-    core.forget_program()
+    delay = WATCH if listeners in core.sockets.kept else 0.0
+    core.sockets.keep(listeners)
+    core.witness.forget()
     core.show(Plan("bound", listeners.port))
-    core.watch(claim, listeners, 0)
+    core.watch.look(listeners, delay, claim._dialled)
     return _Held(listeners)
 
 
 def _share(claim: ClaimInputs, core: _Core, listeners: Listeners, stand_in: Listeners, plan: Plan) -> _Held:
-    core.keep(listeners, stand_in)
+    core.sockets.keep(listeners, stand_in)
     core.show(plan)
-    core.watch(claim, listeners, RETRY)
+    core.watch.look(listeners, RETRY, claim._dialled)
     return _Held(listeners)
 
 
 def _stand_aside(claim: ClaimInputs, core: _Core, stand_in: Listeners, plan: Plan) -> _Waiting:
-    core.keep(stand_in)
+    core.sockets.keep(stand_in)
     return _wait(claim, core, plan)
 
 
 def _do_without(claim: ClaimInputs, core: _Core, plan: Plan) -> _Waiting:
-    core.keep()
+    core.sockets.keep()
     return _wait(claim, core, plan)
 
 
 def _wait(claim: ClaimInputs, core: _Core, plan: Plan) -> _Waiting:
     core.show(plan)
     if plan.reason == "foreign" and not core.denied:
-        core.name_program()
+        core.witness.ask(core.wanted.port)
     return _Waiting(core.clock.callLater(RETRY, claim.look))
 
 
@@ -331,9 +246,8 @@ def _machine() -> Callable[[_Core], ClaimInputs]:
     seeking.upon(ClaimInputs._held).to(bypassed).returns(None)
     seeking.upon(ClaimInputs._lost).to(failed).returns(None)
     seeking.upon(ClaimInputs._shadowed).to(shadowed).returns(None)
-    idle.upon(ClaimInputs.end).loop().returns(None)
-    idle.upon(ClaimInputs.look).loop().returns(None)
-    bound.upon(ClaimInputs.look).loop().returns(None)
+    for state, never_mind in ((idle, ClaimInputs.end), (idle, ClaimInputs.look), (bound, ClaimInputs.look)):
+        state.upon(never_mind).loop().returns(None)
 
     @idle.upon(ClaimInputs.begin).to(seeking)
     def begin(claim: ClaimInputs, core: _Core) -> None:
@@ -342,7 +256,9 @@ def _machine() -> Callable[[_Core], ClaimInputs]:
     @idle.upon(ClaimInputs.wish).loop()
     def remember(claim: ClaimInputs, core: _Core, wish: Wish) -> None:
         core.wanted = wish
-        core.close_all()
+        core.sockets.close_all()
+
+    # Without the wanted port.
 
     @bypassed.upon(ClaimInputs.look).to(seeking)
     @failed.upon(ClaimInputs.look).to(seeking)
@@ -355,43 +271,121 @@ def _machine() -> Callable[[_Core], ClaimInputs]:
     @failed.upon(ClaimInputs.wish).to(seeking)
     def change(claim: ClaimInputs, core: _Core, waiting: _Waiting, wish: Wish) -> None:
         core.wanted = wish
-        core.forget_program()
+        core.witness.forget()
         again(claim, core, waiting)
-
-    @bound.upon(ClaimInputs.wish).to(seeking)
-    @shadowed.upon(ClaimInputs.wish).to(seeking)
-    def leave(claim: ClaimInputs, core: _Core, held: _Held, wish: Wish) -> None:
-        core.wanted = wish
-        core.unwatch()
-        core.seek(claim)
-
-    @bound.upon(ClaimInputs._dialled).to(seeking)
-    def judge(claim: ClaimInputs, core: _Core, held: _Held, ours: bool) -> None:
-        if ours:
-            core.watch(claim, held.listeners, WATCH)
-        else:
-            core.yield_to_shadow(claim, held.listeners)
-
-    @shadowed.upon(ClaimInputs.look).loop()
-    def hurry(claim: ClaimInputs, core: _Core, held: _Held) -> None:
-        core.unwatch()
-        core.watch(claim, held.listeners, 0)
-
-    @shadowed.upon(ClaimInputs._dialled).to(seeking)
-    def judge_again(claim: ClaimInputs, core: _Core, held: _Held, ours: bool) -> None:
-        if ours:
-            claim._got(held.listeners)
-        else:
-            core.yield_to_shadow(claim, held.listeners)
 
     @bypassed.upon(ClaimInputs.end).to(idle)
     @failed.upon(ClaimInputs.end).to(idle)
     def give_up(claim: ClaimInputs, core: _Core, waiting: _Waiting) -> None:
         waiting.timer.cancel()
+        core.witness.forget()
+
+    # With it.
+
+    @bound.upon(ClaimInputs._dialled).to(seeking)
+    @shadowed.upon(ClaimInputs._dialled).to(seeking)
+    def judge(claim: ClaimInputs, core: _Core, held: _Held, ours: bool) -> None:
+        if ours:
+            claim._got(held.listeners)
+        else:
+            core.yield_to_shadow(claim, held.listeners)
+
+    @shadowed.upon(ClaimInputs.look).loop()
+    def hurry(claim: ClaimInputs, core: _Core, held: _Held) -> None:
+        core.watch.look(held.listeners, 0, claim._dialled)
+
+    @bound.upon(ClaimInputs.wish).to(seeking)
+    @shadowed.upon(ClaimInputs.wish).to(seeking)
+    def leave(claim: ClaimInputs, core: _Core, held: _Held, wish: Wish) -> None:
+        core.wanted = wish
+        core.watch.end()
+        core.seek(claim)
 
     @bound.upon(ClaimInputs.end).to(idle)
     @shadowed.upon(ClaimInputs.end).to(idle)
     def let_go(claim: ClaimInputs, core: _Core, held: _Held) -> None:
-        core.unwatch()
+        core.watch.end()
 
     return builder.build()
+
+
+_make_claim = _machine()
+
+
+class Claim:
+    """One facade's port.
+
+    Args:
+        clock: for the tries and the lingering.
+        facade: its name.
+        name: of this claim, for the log.
+        wish: where it is to listen; port 0 lets the kernel choose.
+        bind: opens all listeners of the facade on a port; raises ``PortTaken`` or ``PortDenied``.
+        host: whom to ask about ports.
+        errors: where it reports.
+        entries: what it reports.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        facade: str,
+        name: str,
+        wish: Wish,
+        bind: Callable[[int], Listeners],
+        host: Host,
+        errors: IErrorBook,
+        entries: Entries,
+    ) -> None:
+        self.changed: Signal[Endpoint] = Signal()
+        self._sockets = Sockets(clock, bind)
+        pending = Endpoint(facade, "pending", wish.port)
+        self._core = _Core(clock, facade, name, wish, self._sockets, host, errors, entries, self.changed, pending)
+        self._machine = _make_claim(self._core)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """What is to be shown of it now."""
+        return self._core.shown
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """The port numbers on which it accepts now, lingering ones too."""
+        return self._sockets.ports
+
+    def begin(self) -> None:
+        """Take the port, or a stand-in; whatever comes of it shows in ``endpoint`` at once."""
+        self._machine.begin()
+
+    def look(self) -> None:
+        """Something changed on this host: try again now, if the port is not had."""
+        self._machine.look()
+
+    def wish(self, wish: Wish) -> None:
+        """Seek another port. What is had now stands in for it if need be, or accepts for a while."""
+        self._machine.wish(wish)
+
+    async def move(self, wish: Wish, keep: Callable[[], Deferred[None]]) -> None:
+        """Go to another port, which a person chose (PX-96).
+
+        Args:
+            wish: where to.
+            keep: stores the choice, once the port is had. If it fails, nothing has changed.
+
+        Raises:
+            PortTaken, PortDenied: The port is not to be had; nothing has changed.
+        """
+        known = wish.port in self.ports
+        listeners = self._sockets.listen(wish.port)
+        try:
+            await keep()
+        except BaseException:
+            if not known:
+                self._sockets.close(listeners)
+            raise
+        self._machine.wish(wish)
+
+    def end(self) -> Deferred[None]:
+        """Accept no more; fires when all sockets are closed."""
+        self._machine.end()
+        return self._core.close_all()

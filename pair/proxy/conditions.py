@@ -18,6 +18,13 @@ CONDITIONS = (
         text="The {facade} facade has no port. {detail}",
     ),
     Condition(
+        id="proxy:alias_blocked:<facade>",
+        severity="warning",
+        action="none",
+        cleared="auto",
+        text="The {facade} facade does not answer where OLLAMA_HOST or facade.ollama.alias says. {detail}",
+    ),
+    Condition(
         id="proxy:loop:<node>",
         severity="warning",
         action="none",

@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
+from pair.proxy import trail
 from pair.proxy.headers import request_head
 from pair.proxy.plane import Plane, credential_of, target_of
 from pair.proxy.relay import Relay
@@ -80,6 +81,7 @@ class Direct:
             self._refuse("engine_unreachable")
             return
         exchange.lost = self._client_gone
+        trail.sent_directly(self._request, plane.node, self.engine)
         head = exchange.head
         sent = request_head(
             head.method,

@@ -200,13 +200,12 @@ _CACHED = {
 def _facts(document: dict[str, Any]) -> dict[str, float]:
     facts: dict[str, float] = {}
     # Most frames have none of the fields, and no answer has those of two engines: so no path is walked in vain.
-    if _TOLD_IN.isdisjoint(document):
-        return facts
-    for name, path, unit in _FACTS:
+    for name, path, unit in _FACTS if not _TOLD_IN.isdisjoint(document) else ():
         value = _number(document, path) if path[0] in document else None
         if value is not None:
-            cached = (_number(document, (*path[:-1], each)) or 0 for each in _CACHED.get(path[-1], ()))
-            facts[name] = (value + sum(cached)) * unit
+            for each in _CACHED.get(path[-1], ()):
+                value += _number(document, (*path[:-1], each)) or 0
+            facts[name] = value * unit
     return facts
 
 

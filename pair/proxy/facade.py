@@ -1,31 +1,46 @@
-"""One facade as a service: its port, the connections on it, and who serves them (PX-2, PX-68)."""
+"""One facade as a service: its port and its alias, the connections there, and who serves them (PX-2, PX-68)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 
+from pair.engines.ports import Wish
 from pair.protocols.firstbyte import FirstByteFactory
 from pair.protocols.http_server import HTTPServerFactory
-from pair.proxy.claim import Claim
+from pair.proxy.claim import Claim, Entries, Host
 from pair.proxy.listeners import Listen, Listeners, open_listeners
 from pair.proxy.replies import family_of, refusal, reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from twisted.internet.interfaces import IReactorTime
+    from twisted.internet.interfaces import IProtocolFactory, IReactorTime
 
+    from pair.engines.alias import Alias
     from pair.events import Signal
     from pair.interfaces import IErrorBook
     from pair.protocols.http1 import Fields
     from pair.proxy.admission import Admission
-    from pair.records.endpoints import BypassReason, Endpoint
+    from pair.records.endpoints import Endpoint
 
 LAST_WORDS = 0.5
 """Seconds between the error frames of a stop and the end of all connections (OP-52, step 2)."""
+
+
+def port_entries(facade: str) -> Entries:
+    """What is reported of a facade's port; where a setting keeps it away, that is as wished (EN-46, EN-47, EN-49)."""
+    bypassed, taken = f"proxy:port_bypassed:{facade}", f"proxy:port_taken:{facade}"
+    return Entries({"bypassed": bypassed, "failed": taken}, quiet="setting")
+
+
+def alias_entries(facade: str) -> Entries:
+    """What is reported of an alias; where an engine of ours answers, that is as it should be (EN-54)."""
+    blocked = f"proxy:alias_blocked:{facade}"
+    return Entries({"bypassed": blocked, "failed": blocked}, quiet="engine")
 
 
 class FacadeService(Service):
@@ -37,11 +52,9 @@ class FacadeService(Service):
         admission: takes its requests.
         listen: opens a socket.
         addresses: of ``node.bind``.
-        port: the one it wants.
-        chosen: a person chose that port (EN-46).
-        takes_over: it may take that port though an engine is used to it (EN-47).
-        stand_ins: ports that may stand in for it, best first.
-        holder: who holds a port that is taken.
+        wish: where it is to listen.
+        alias: where it is to listen besides (EN-54).
+        host: whom to ask about ports.
         errors: where the claim's troubles are told.
         drain: seconds that open answers have at a stop.
     """
@@ -53,11 +66,9 @@ class FacadeService(Service):
         admission: Admission,
         listen: Listen,
         addresses: Sequence[str],
-        port: int,
-        chosen: bool,
-        takes_over: bool,
-        stand_ins: Callable[[], Iterator[int]],
-        holder: Callable[[int], BypassReason],
+        wish: Wish,
+        alias: Alias | None,
+        host: Host,
         errors: IErrorBook,
         drain: float,
     ) -> None:
@@ -65,12 +76,21 @@ class FacadeService(Service):
         self._clock = clock
         self._facade = name
         self._admission = admission
-        self._listen = listen
-        self._addresses = addresses
         self._drain = drain
         self._http = HTTPServerFactory(clock, admission.received, self._refusal)
-        self._front = FirstByteFactory(clock, self._http)
-        self._claim = Claim(clock, name, port, chosen, takes_over, self._bind, stand_ins, holder, errors)
+
+        def bind(addresses: Sequence[str]) -> Callable[[int], Listeners]:
+            factory: IProtocolFactory = FirstByteFactory(clock, self._http)
+            return lambda port: open_listeners(listen, factory, addresses, port)
+
+        self._claim = Claim(clock, name, f"{name} facade", wish, bind(addresses), host, errors, port_entries(name))
+        self._claims = [self._claim]
+        if alias is not None:
+            aside = replace(host, engine_at=lambda port: port in self._claim.ports or host.engine_at(port))
+            there = Wish(alias.port, base=alias.port, chosen=True)
+            self._claims.append(
+                Claim(clock, name, f"{name} alias", there, bind(alias.hosts), aside, errors, alias_entries(name))
+            )
 
     @property
     def endpoint(self) -> Endpoint:
@@ -85,7 +105,7 @@ class FacadeService(Service):
     @property
     def ports(self) -> frozenset[int]:
         """All ports on which it accepts."""
-        return self._claim.ports
+        return frozenset[int]().union(*(each.ports for each in self._claims))
 
     @property
     def connections(self) -> int:
@@ -95,7 +115,21 @@ class FacadeService(Service):
     def startService(self) -> None:
         """Take the port, or one that stands in for it."""
         super().startService()
-        self._claim.begin()
+        for each in self._claims:
+            each.begin()
+
+    def look(self) -> None:
+        """Something changed on this host: a port that is held may be free."""
+        for each in self._claims:
+            each.look()
+
+    def move(self, wish: Wish, keep: Callable[[], Deferred[None]]) -> Deferred[None]:
+        """See :meth:`pair.proxy.claim.Claim.move`."""
+        return Deferred.fromCoroutine(self._claim.move(wish, keep))
+
+    def wish(self, wish: Wish) -> None:
+        """See :meth:`pair.proxy.claim.Claim.wish`."""
+        self._claim.wish(wish)
 
     def stopService(self) -> Deferred[None]:
         """Accept no more, let open answers end for the time of the drain, then break them off (PX-68)."""
@@ -104,7 +138,8 @@ class FacadeService(Service):
 
     async def _stop(self) -> None:
         self._admission.stopping = True
-        await self._claim.end()
+        for ended in [each.end() for each in self._claims]:
+            await ended
         # What the error frames need to leave the sockets is one turn; whoever reads no more is cut.
         ends = [
             self._clock.callLater(self._drain, self._admission.stop),
@@ -114,9 +149,6 @@ class FacadeService(Service):
         for each in ends:
             if each.active():
                 each.cancel()
-
-    def _bind(self, port: int) -> Listeners:
-        return open_listeners(self._listen, self._front, self._addresses, port)
 
     def _refusal(self, status: int, code: str) -> tuple[Fields, bytes]:
         """The answer to what never became a request."""

@@ -7,6 +7,7 @@ are always made anew, so that a request leaves with one of each.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ def request_head(
     dropped = named if credential is None else named | _CREDENTIALS
     lines = [method + b" " + target + b" HTTP/1.1", b"Host: " + authority]
     for name, value in fields:
-        low = name.lower()
-        if low not in _REQUEST_NAMES and low not in dropped and not low.startswith(_REQUEST_PREFIXES):
+        if _travels(name) and not (dropped and name.lower() in dropped):
             lines.append(name + b": " + value)
     if length == "chunked":
         lines.append(b"Transfer-Encoding: chunked")
@@ -84,6 +84,13 @@ def request_head(
     if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
         raise ValueError("a field of the request holds a line end")
     return head
+
+
+@lru_cache(maxsize=1024)
+def _travels(name: bytes) -> bool:
+    """Whether a field of this name goes on to the engine. The same few names come with every request."""
+    low = name.lower()
+    return low not in _REQUEST_NAMES and not low.startswith(_REQUEST_PREFIXES)
 
 
 def origin_form(target: bytes) -> bytes:

@@ -217,7 +217,11 @@ def _lmstudio0(model: Model) -> dict[str, Any]:
         "type": "embeddings" if _embeds(model) else "vlm" if "vision" in model.capabilities else "llm",
         **_known(arch=model.family, compatibility_type=model.format, quantization=model.quantization),
         "state": "loaded" if model.loaded else "not-loaded",
-        **_known(max_context_length=model.context_max, loaded_context_length=_smallest_context(model.loaded)),
+        **_known(
+            max_context_length=model.context_max,
+            loaded_context_length=_smallest_context(model.loaded),
+            capabilities=["tool_use"] if "tools" in model.capabilities else None,
+        ),
     }
 
 

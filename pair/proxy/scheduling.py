@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 TICK = 1.0
 """Seconds between two recomputations when nothing changed."""
 
+SETTLE = 0.05
+"""Seconds in which changes are joined into one recomputation: until it is made, the book makes up for them (RT-43)."""
+
 
 class SchedulerService(Service):
     """Plans requests, and keeps the loads by which it plans.
@@ -90,6 +93,11 @@ class SchedulerService(Service):
         self._ticking = Repeating(clock, TICK, self._tick, "The scheduler")
         self._subscriptions: list[Callable[[], None]] = []
 
+    @property
+    def policy(self) -> str:
+        """The name of the policy in force."""
+        return self._policy.name
+
     def startService(self) -> None:
         """Follow the engines and the jobs."""
         super().startService()
@@ -112,6 +120,8 @@ class SchedulerService(Service):
 
     def demands(self, model: str, header: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
         """The labels that a request for ``model`` requires and forbids (RT-23)."""
+        if not self._rules:
+            return header, frozenset()
         keys = [key(naming, model) for naming in NAMINGS] if model else []
         return demands(self._rules, keys, header)
 
@@ -182,9 +192,9 @@ class SchedulerService(Service):
         else:
             self._placed[job.id] = place
         if self._due is None:
-            self._due = self._clock.callLater(0, self._turn_ended)
+            self._due = self._clock.callLater(SETTLE, self._settled)
 
-    def _turn_ended(self) -> None:
+    def _settled(self) -> None:
         self._due = None
         self._recompute()
 

@@ -13,6 +13,8 @@ from pair.logs import Logger
 from pair.privacy import clean_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pair.proxy.request import ClientRequest
     from pair.records.jobs import Outcome
     from pair.routing.candidates import Candidate
@@ -64,8 +66,22 @@ def attempt_ended(
         )
 
 
-def request_ended(request: ClientRequest, now: float) -> None:
-    """A request has its answer, or its client left; ``now`` is on the clock of ``began_at``."""
+def sent_directly(request: ClientRequest, node: str, engine: str) -> None:
+    """A request that no job is made of goes to this node's engine, in its one attempt."""
+    if log.debugging:
+        log.debug(
+            "Request {request} goes to {engine}.",
+            request=request.id,
+            facade=request.facade,
+            route=_route(request),
+            node=node,
+            engine=engine,
+            attempt=1,
+        )
+
+
+def request_ended(request: ClientRequest, now: Callable[[], float]) -> None:
+    """A request has its answer, or its client left; ``now`` is the clock of ``began_at``."""
     if log.debugging:
         log.debug(
             "Request {request} ended after {took_ms} ms: {method} {route} on {facade}, status {status}, {outcome}.",
@@ -76,7 +92,7 @@ def request_ended(request: ClientRequest, now: float) -> None:
             status=request.status,
             outcome=request.code or ("client_gone" if request.status is None else "answered"),
             request_bytes=request.exchange.head.content_length,
-            took_ms=round((now - request.began_at) * 1000),
+            took_ms=round((now() - request.began_at) * 1000),
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.python.failure import Failure
 
 from pair.logs import Logger
 
@@ -12,12 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
-    from twisted.python.failure import Failure
 
     from pair.hostports import Holder
     from pair.proxy.listeners import Listeners
-
-T = TypeVar("T")
 
 NAMING = 60.0
 """Seconds between two questions for a name: each takes a look at all sockets of this host."""
@@ -79,28 +77,32 @@ class Witness:
         self._program_at = program_at
         self._named = named
         self._asked_at: float | None = None
-        self._asking: Deferred[None] | None = None
+        self._asking: Deferred[Holder | None] | None = None
 
     def ask(self, port: int) -> None:
         """Who has ``port``?"""
         now = self._clock.seconds()
-        if self._asked_at is None or now - self._asked_at >= NAMING:
-            self.forget()
+        if self._asking is None and (self._asked_at is None or now - self._asked_at >= NAMING):
             self._asked_at = now
-            self._asking = self._program_at(port).addCallback(self._told).addErrback(_not_told)
+            self._asking = asking = self._program_at(port)
+            asking.addBoth(self._answered).addErrback(_not_told)
 
     def forget(self) -> None:
         """The next one may be another."""
         asking, self._asking = self._asking, None
-        self._asked_at = None
+        self._asked_at = self.words = None
         if asking is not None:
             asking.cancel()
 
-    def _told(self, holder: Holder | None) -> None:
-        words = None if holder is None else holder.described
+    def _answered(self, answer: Holder | Failure | None) -> Failure | None:
+        self._asking = None
+        if isinstance(answer, Failure):
+            return answer
+        words = None if answer is None else answer.described
         if words != self.words:
             self.words = words
             self._named()
+        return None
 
 
 def _not_told(failure: Failure) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-ClaimState = Literal["pending", "bound", "bypassed", "failed"]
+ClaimState = Literal["off", "pending", "bound", "bypassed", "failed"]
 BypassReason = Literal["engine", "foreign", "shadowed", "setting"]
 
 

@@ -1,4 +1,8 @@
-"""Jobs and their attempts (jobs page, section 4). Nothing here may hold text of a person (JB-38)."""
+"""Jobs and their attempts (jobs page, section 4). Nothing here may hold text of a person (JB-38).
+
+Thousands of these are kept, and none can be part of a cycle: the collector
+need not look at them (``gc=False``).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ Outcome = Literal[
 """How an attempt ended (JB-36)."""
 
 
-class Attempt(Struct, frozen=True, rename="camel"):
+class Attempt(Struct, frozen=True, rename="camel", gc=False):
     """One dispatch of a job to one engine of one node."""
 
     n: int
@@ -40,21 +44,21 @@ class Attempt(Struct, frozen=True, rename="camel"):
     error: str | None = None
 
 
-class JobError(Struct, frozen=True):
+class JobError(Struct, frozen=True, gc=False):
     """Why a job did not complete: a code of JB-37 and its fixed text."""
 
     code: str
     message: str
 
 
-class Usage(Struct, frozen=True, rename="camel"):
+class Usage(Struct, frozen=True, rename="camel", gc=False):
     """Token counts as the engine itself gave them at the end of its answer."""
 
     prompt_tokens: int | None = None
     output_tokens: int | None = None
 
 
-class Job(Struct, frozen=True, rename="camel"):
+class Job(Struct, frozen=True, rename="camel", gc=False):
     """One inference request. ``attempts`` holds the last 8, ``attempt_count`` the true number."""
 
     id: str

@@ -170,6 +170,9 @@ class _MissingRoutes(Struct, frozen=True):
 _Place = tuple[str, str]
 _Key = tuple[str, str, str]
 _ANY_MODEL = ("", "")
+_REMEMBERED = 1024
+"""Names whose owners are remembered, at most: clients may spell one in many ways."""
+
 _by_order = attrgetter("order")
 
 
@@ -184,6 +187,8 @@ class Catalogue:
         self._owners: dict[_Key, dict[_Place, Owner]] = {}
         self._entries: dict[str, list[tuple[_Key, _Place]]] = {}
         self._missing: dict[_Place, _MissingRoutes] = {}
+        # What was asked for, by facade and name as sent, since the last change.
+        self._found: dict[tuple[str, str], tuple[Owner, ...]] = {}
 
     def put(self, facts: NodeFacts) -> None:
         """What is known of a node now, in place of what was."""
@@ -214,16 +219,16 @@ class Catalogue:
                 self._missing[node, engine] = _MissingRoutes(each.status.version, keys)
         self._index(facts)
 
-    def owners(self, facade: str, model: str) -> list[Owner]:
+    def owners(self, facade: str, model: str) -> tuple[Owner, ...]:
         """Those that list ``model`` on ``facade``, under either naming (RT-13), in their order.
 
         With an empty ``model``: all engines that have a route on the facade.
         """
-        indices: list[_Key] = [(facade, naming, key(naming, model)) for naming in NAMINGS]
-        if not model:
-            indices = [(facade, *_ANY_MODEL)]
-        found = [owner for index in indices for owner in self._owners.get(index, {}).values()]
-        found.sort(key=_by_order)
+        found = self._found.get((facade, model))
+        if found is None:
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            found = self._found[facade, model] = self._find(facade, model)
         return found
 
     def nodes(self) -> list[NodeFacts]:
@@ -235,6 +240,13 @@ class Catalogue:
         facts = self._nodes[node]
         owners = [self._owner(facts, each, facade) for each in facts.inventory.engines]
         return sorted(owners, key=_by_order)
+
+    def _find(self, facade: str, model: str) -> tuple[Owner, ...]:
+        indices: list[_Key] = [(facade, naming, key(naming, model)) for naming in NAMINGS]
+        if not model:
+            indices = [(facade, *_ANY_MODEL)]
+        found = [owner for index in indices for owner in self._owners.get(index, {}).values()]
+        return tuple(sorted(found, key=_by_order))
 
     def _index(self, facts: NodeFacts) -> None:
         self._unindex(facts.id)
@@ -249,6 +261,7 @@ class Catalogue:
                     entries.append((index, place))
 
     def _unindex(self, node: str) -> None:
+        self._found.clear()
         for index, place in self._entries.pop(node, ()):
             owners = self._owners.get(index, {})
             owners.pop(place, None)

@@ -133,8 +133,11 @@ def _mutate(method: str, path: str, family: Family, after: AfterSuccess = "nothi
     return Route(method, path, "mutate", family, after=after)
 
 
+CHAT = _post("/v1/chat/completions", "openai", "chat")
+"""The inference that every facade has, and nearly every kind of engine serves."""
+
 _SHARED = (
-    _post("/v1/chat/completions", "openai", "chat"),
+    CHAT,
     _post("/v1/completions", "openai", "completions"),
     _post("/v1/embeddings", "openai", "embed"),
     _post("/v1/responses", "openai", "responses"),

@@ -32,6 +32,7 @@ class LabelRule(Protocol):
         """None of these may be present."""
 
 
+@lru_cache(maxsize=256)
 def parse_labels(text: str) -> frozenset[str]:
     """The labels of an ``X-Pair-Require`` header: a list by comma, empty elements ignored.
 

@@ -52,6 +52,13 @@ def host_name(text: str) -> None:
         raise ValueError("it is not host[:port]")
 
 
+def alias_place(text: str) -> None:
+    """Check a value of ``facade.ollama.alias`` (EN-54)."""
+    authority = parse_authority(text)
+    if text not in ("env", "off") and (authority is None or not authority[1] or not is_loopback(authority[0])):
+        raise ValueError("the host must be this machine, and the port is needed")
+
+
 def origin_pattern(text: str) -> None:
     """Check an entry of ``proxy.origins``: ``null``, or a pattern of EN-73."""
     if text != "null":

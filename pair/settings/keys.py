@@ -129,7 +129,7 @@ def _strict(annotated: Any) -> Any:
 ROWS: dict[str, Row] = {row.path: row for row in _rows(Settings, "")}
 """All keys by path; those of an engine once, with ``<id>`` for the engine's id."""
 
-_SECTIONS = frozenset(path.rpartition(".")[0] for path in ROWS if "." in path) | {"engines"}
+_SECTIONS = frozenset(path[:end] for path in ROWS for end, mark in enumerate(path) if mark == ".")
 
 
 def general(path: str) -> str:

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, field
 from pair.settings.grammar import (
     LABEL,
     VARIABLE,
+    alias_place,
     engine_address,
     full_origin,
     host_name,
@@ -157,6 +158,25 @@ class Proxy(Struct, frozen=True):
         return self.takeover
 
 
+class OllamaFacade(Struct, frozen=True):
+    """``[facade.ollama]``."""
+
+    alias: Annotated[
+        str,
+        Key(
+            "A second place of the Ollama facade, for tools that were told another port; env: the one in OLLAMA_HOST.",
+            allowed='"env", "off", or host:port of this machine',
+            each=alias_place,
+        ),
+    ] = "env"
+
+
+class Facades(Struct, frozen=True):
+    """``[facade]``: what concerns one facade alone."""
+
+    ollama: OllamaFacade = OllamaFacade()
+
+
 class Ports(Struct, frozen=True):
     """``[ports]``: our own surfaces."""
 
@@ -294,6 +314,7 @@ class Settings(Struct, frozen=True):
 
     node: Node = field(default_factory=Node)
     proxy: Proxy = Proxy()
+    facade: Facades = Facades()
     ports: Ports = Ports()
     routing: Routing = Routing()
     engines: dict[str, EngineSettings] = field(default_factory=dict)

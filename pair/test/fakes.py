@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
 from pair.engines.conditions import CONDITIONS as ENGINES
-from pair.engines.kinds import llamacpp, ollama, openai_compatible
+from pair.engines.kinds import embedded, llamacpp, ollama, openai_compatible
 from pair.errors.book import ErrorBook
 from pair.errors.conditions import CONDITIONS as ERRORS
 from pair.errors.registry import Registry
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from pair.privacy import Secret
     from pair.routing.dialects import Dialect
 
-DIALECTS = {each.kind: each for each in (ollama.DIALECT, llamacpp.DIALECT, openai_compatible.DIALECT, LMSTUDIO)}
+DIALECTS = {
+    each.kind: each
+    for each in (ollama.DIALECT, llamacpp.DIALECT, embedded.DIALECT, openai_compatible.DIALECT, LMSTUDIO)
+}
 
 
 def error_book(node: str, now: Callable[[], int]) -> ErrorBook:
@@ -42,6 +45,7 @@ class FakeEngines:
 
     Attributes:
         dead: Those that are not worth waiting for.
+        addresses: Where an engine is, by its id, if not at a port of its own from 11435 on.
         credentials: What is sent to an engine, by its id.
         missing: Each ``note_missing``; it does not change the inventory.
         outcomes: Each ``note_outcome``.
@@ -54,6 +58,7 @@ class FakeEngines:
     def __init__(self, node: str, *engines: EngineInventory) -> None:
         self.changed: Signal[NodeInventory] = Signal()
         self.dead: set[str] = set()
+        self.addresses: dict[str, EngineAddress] = {}
         self.credentials: dict[str, Secret] = {}
         self.missing: list[tuple[str, str]] = []
         self.outcomes: list[tuple[str, bool]] = []
@@ -86,10 +91,10 @@ class FakeEngines:
         return DIALECTS[self._engines[engine].status.kind]
 
     def address(self, engine: str) -> EngineAddress | None:
-        """Each has a port of its own, from 11435 on."""
         if not self._engines[engine].status.routable:
             return None
-        return EngineAddress("127.0.0.1", 11435 + list(self._engines).index(engine))
+        own = EngineAddress("127.0.0.1", 11435 + list(self._engines).index(engine))
+        return self.addresses.get(engine, own)
 
     def credential(self, engine: str) -> Secret | None:
         return self.credentials.get(engine)

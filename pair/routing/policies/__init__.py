@@ -108,4 +108,4 @@ def ranked_or_default(
 
 
 def _same(given: Sequence[Candidate], wanted: Sequence[Candidate]) -> bool:
-    return sorted(map(id, given)) == sorted(map(id, wanted))
+    return len(given) == len(wanted) and set(map(id, given)) == set(map(id, wanted))

@@ -51,7 +51,9 @@ class Desk:
         self.err = io.StringIO()
         self.environ: dict[str, str] = {"PAIR_STATE_DIR": str(self.state)}
 
-    def fetch(self, method: str, url: str, fields: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
+    def fetch(
+        self, method: str, url: str, fields: Mapping[str, str], timeout: float, body: bytes | None = None
+    ) -> tuple[int, bytes]:
         """A request, given to the API without a socket."""
         parts = urlsplit(url)
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
@@ -59,7 +61,8 @@ class Desk:
         self.timeouts.append(timeout)
         if self.fault is not None:
             raise self.fault
-        answer = self.node.ask(method, target, authorization=fields.get("Authorization"), host=parts.netloc)
+        given = {name.lower().replace("-", "_"): value for name, value in fields.items()}
+        answer = self.node.ask(method, target, body, **{"authorization": None, "host": parts.netloc, **given})
         return answer.status, answer.body
 
     def run(self, *arguments: str) -> int:

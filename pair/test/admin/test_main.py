@@ -8,12 +8,16 @@ import stat
 from pathlib import Path
 
 import click
+from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair import __version__
 from pair.admin.main import cli
+from pair.choices import SettingLocked
 from pair.control.routes import ROUTES
+from pair.proxy.facades import PortOccupied
 from pair.records.jobs import Usage
+from pair.settings import Source
 from pair.test.admin.desk import URL, Desk, Terminal
 from pair.test.control.samples import NODE
 
@@ -22,6 +26,7 @@ READS = (
     ("health",),
     ("health", "--ready"),
     ("endpoints",),
+    ("endpoints", "list"),
     ("engine", "list"),
     ("model", "list"),
     ("job", "list"),
@@ -297,6 +302,46 @@ class VerbTests(DeskTestCase):
         (line,) = self.desk.lines
         self.assertTrue(line.startswith("curl http://127.0.0.1:1234/"))
         self.assertEqual(self.desk.run("endpoints", "--client", "fax"), 1)
+
+    def test_endpoint_is_set(self) -> None:
+        """A port is set or given back, a facade switched, and what came of it is shown (UI-59)."""
+        set_port, reset = ("PUT", "/api/v1/endpoints/ollama"), ("DELETE", "/api/v1/endpoints/ollama/port")
+        for options, requests, changes in (
+            (("--port", "11500"), [set_port], [("ollama", 11500, None)]),
+            (("--off",), [set_port], [("ollama", None, False)]),
+            (("--port", "11500", "--on"), [set_port], [("ollama", 11500, True)]),
+            (("--default",), [reset], [("ollama", "default")]),
+            (("--default", "--on"), [reset, set_port], [("ollama", "default"), ("ollama", None, True)]),
+        ):
+            self.assertEqual(self.desk.run("endpoints", "set", "ollama", *options), 0, self.desk.err.getvalue())
+            self.assertEqual((self.desk.asked, self.desk.node.facades.asked), (requests, changes))
+            self.assertEqual([line.split()[0] for line in self.desk.lines], ["FACADE", "ollama"])
+            self.desk.asked.clear()
+            self.desk.node.facades.asked.clear()
+        self.desk.run("endpoints", "set", "ollama", "--on", "--json")
+        self.assertEqual(self.desk.json["facade"], "ollama")
+
+    def test_endpoint_usage(self) -> None:
+        """What makes no sense is wrong usage, exit 2, and asks nobody."""
+        for arguments in (
+            ("ollama",),
+            ("ollama", "--port", "11500", "--default"),
+            ("ollama", "--port", "0"),
+            ("vllm", "--on"),
+        ):
+            self.assertEqual(self.desk.run("endpoints", "set", *arguments), 2, arguments)
+        self.assertEqual(self.desk.asked, [])
+
+    def test_endpoint_refused(self) -> None:
+        """A refusal says who is in the way (OP-7)."""
+        locked = SettingLocked("proxy.ports.ollama", Source("environment", "PAIR_SET__PROXY__PORTS__OLLAMA"))
+        for reason, words in (
+            (locked, "source PAIR_SET__PROXY__PORTS__OLLAMA"),
+            (PortOccupied(11500, "nc (pid 9)"), "holder nc (pid 9)"),
+        ):
+            self.desk.node.facades.outcome = lambda reason=reason: fail(reason)  # type: ignore[misc]
+            self.assertEqual(self.desk.run("endpoints", "set", "ollama", "--port", "11500"), 1)
+            self.assertIn(words, self.desk.err.getvalue())
 
     def test_models(self) -> None:
         """Each copy has a line."""

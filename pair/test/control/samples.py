@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from pair.control.app import ControlApi, control_resource
@@ -17,11 +18,14 @@ from pair.errors.book import ErrorBook
 from pair.errors.registry import Registry
 from pair.jobs.ledger import JobLedger
 from pair.jobs.view import JobView
+from pair.proxy.scheduling import SchedulerService
 from pair.records.endpoints import Endpoint
 from pair.records.engines import EngineAddress, EngineInventory, EngineStatus, LoadedInstance, Model, NodeInventory
 from pair.records.errors import Condition
+from pair.routing.policies.pressure import PressurePolicy
 from pair.supervision.components import Component
 from pair.surfaces.site import SurfaceSite
+from pair.test.fakes import FakeEngines
 from pair.test.surfaces.wire import Answer, Conversation, request
 
 if TYPE_CHECKING:
@@ -70,6 +74,30 @@ class NoHistory:
         return []
 
 
+class FakeFacades:
+    """See :class:`pair.control.sources.Facades`.
+
+    Attributes:
+        asked: what was to be changed.
+        outcome: of each change.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+        self.outcome: Callable[[], Deferred[None]] = lambda: succeed(None)
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        return ENDPOINTS
+
+    def change(self, name: str, port: int | None, on: bool | None) -> Deferred[None]:
+        self.asked.append((name, port, on))
+        return self.outcome()
+
+    def default_port(self, name: str) -> Deferred[None]:
+        self.asked.append((name, "default"))
+        return self.outcome()
+
+
 class Node:
     """The sources, and handles to change what they show."""
 
@@ -82,6 +110,22 @@ class Node:
         self.metrics: Callable[[], bytes] | None = lambda: b"pair_up 1\n"
         self.revision = Revision("5d0e8c11a2b34f66")
         self.jobs = JobView(self.ledger, history, NODE)
+        self.facades = FakeFacades()
+        self.clock = Clock()
+        self.clock.rightNow = NOW / 1000
+        self.scheduling = SchedulerService(
+            self.clock,
+            self.clock.seconds,
+            NODE,
+            FakeEngines(NODE, *INVENTORY.engines),
+            self.ledger.changed,
+            PressurePolicy(),
+            (),
+            lambda kinds: (),
+            False,
+            self.errors,
+        )
+        self.scheduling.startService()
 
     def service(self) -> ServiceStatus:
         return ServiceStatus(
@@ -105,7 +149,8 @@ class Node:
             metrics=self.metrics,
             engines=lambda: self.inventory,
             engine_address={"embedded": EngineAddress("127.0.0.1", 1235)}.get,
-            endpoints=lambda: ENDPOINTS,
+            facades=self.facades,
+            scheduling=self.scheduling,
             jobs=self.jobs,
             errors=self.errors,
         )

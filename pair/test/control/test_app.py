@@ -6,12 +6,18 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 
+from pair.choices import SettingLocked
 from pair.control.app import ControlApi, control_app
 from pair.control.routes import BASE, ROUTES, Route
+from pair.proxy.facades import NoSuchFacade, PortOccupied, PortReserved
+from pair.proxy.listeners import PortDenied
 from pair.records.jobs import Usage
-from pair.test.control.samples import NODE, NOW, Node
+from pair.settings import Source
+from pair.test.control.samples import NODE, NOW, TOKEN, Node
+from pair.test.surfaces.wire import Conversation, request
 
 if TYPE_CHECKING:
     from werkzeug.routing import Map
@@ -23,6 +29,7 @@ def example_path(route: Route) -> str:
     return (
         route.path.replace("<origin>", "self")
         .replace("<node>", "self")
+        .replace("<facade>", "ollama")
         .replace("<path:id>", "a:b")
         .replace("<id>", "1")
     )
@@ -101,7 +108,7 @@ class TableTests(SynchronousTestCase):
         node.errors.raise_entry("test:broken:thing", thing="thing")
         for route in ROUTES:
             path = example_path(route).replace("/self/1", f"/self/{job.id}").replace("a:b", "test:broken:thing")
-            answer = node.ask(route.method, path)
+            answer = node.ask(route.method, path, msgspec.json.encode(route.example) if route.example else None)
             self.assertEqual(answer.status, 200, route.operation)
             if route.answer is not bytes:
                 msgspec.json.decode(answer.body, type=route.answer)
@@ -213,6 +220,99 @@ class ReadTests(SynchronousTestCase):
         self.assertLessEqual(referred, set(document["components"]["schemas"]))
         query = document["paths"][f"{BASE}/jobs"]["get"]["parameters"]
         self.assertIn("limit", [each["name"] for each in query])
+
+
+class EndpointTests(SynchronousTestCase):
+    """UI-59: a facade's port and switch."""
+
+    def setUp(self) -> None:
+        self.node = Node()
+
+    def put(self, body: bytes, facade: str = "ollama") -> Answer:
+        return self.node.ask("PUT", f"{BASE}/endpoints/{facade}", body)
+
+    def delete(self) -> Answer:
+        return self.node.ask("DELETE", f"{BASE}/endpoints/ollama/port")
+
+    def test_changed(self) -> None:
+        """What is given is changed, and the answer is the facade as it is then."""
+        for body, port, enabled in (
+            (b'{"port":11500}', 11500, None),
+            (b'{"enabled":false}', None, False),
+            (b'{"port":1,"enabled":true}', 1, True),
+            (b'{"port":null,"enabled":null}', None, None),
+            (b"{}", None, None),
+        ):
+            answer = self.put(body)
+            self.assertEqual((answer.status, answer.json["facade"]), (200, "ollama"), body)
+            self.assertEqual(self.node.facades.asked.pop(), ("ollama", port, enabled))
+
+    def test_default(self) -> None:
+        """The default port is sought again."""
+        answer = self.delete()
+        self.assertEqual((answer.status, answer.json["wantedPort"]), (200, 11434))
+        self.assertEqual(self.node.facades.asked, [("ollama", "default")])
+
+    def test_bad_bodies(self) -> None:
+        """What does not fit is refused before anything is done, with the field's name (UI-12)."""
+        for body, path in (
+            (b'{"port":0}', "port"),
+            (b'{"port":65536}', "port"),
+            (b'{"port":"11500"}', "port"),
+            (b'{"enabled":1}', "enabled"),
+            (b'{"ports":1}', "ports"),
+            (b"[]", ""),
+            (b'{"port":11500} x', ""),
+        ):
+            answer = self.put(body)
+            self.assertEqual((answer.status, answer.code), (400, "bad_request"), body)
+            self.assertEqual(answer.json["error"]["details"], {"path": path}, body)
+        self.assertEqual(self.node.facades.asked, [])
+
+    def test_refused(self) -> None:
+        """Each reason has its code, and says what a person needs to go on (UI-24, OP-7)."""
+        locked = SettingLocked("proxy.ports.ollama", Source("file", "/etc/pair/pair.toml"))
+        for reason, status, code, details in (
+            (NoSuchFacade("ollama"), 404, "no_such_endpoint", {}),
+            (locked, 409, "setting_locked", {"key": "proxy.ports.ollama", "source": "/etc/pair/pair.toml"}),
+            (PortReserved(1234), 422, "invalid_value", {"path": "port"}),
+            (PortOccupied(11500, "nc (pid 9)"), 409, "port_occupied", {"port": "11500", "holder": "nc (pid 9)"}),
+            (PortDenied(80), 409, "port_occupied", {}),
+        ):
+            self.node.facades.outcome = lambda reason=reason: fail(reason)  # type: ignore[misc]
+            for answer in (self.put(b'{"port":11500}'), self.delete()):
+                self.assertEqual((answer.status, answer.code), (status, code))
+                self.assertEqual(answer.json["error"]["details"], details)
+
+    def test_fault(self) -> None:
+        """A fault of ours is logged, and told without its words."""
+        self.node.facades.outcome = lambda: fail(OSError("/secret"))
+        answer = self.put(b'{"port":11500}')
+        self.assertEqual((answer.status, answer.code), (500, "internal"))
+        self.assertNotIn(b"secret", answer.body)
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
+
+    def test_client_that_leaves(self) -> None:
+        """What it asked for goes on; its outcome is nobody's any more."""
+        for outcome in (None, OSError()):
+            going = Deferred[None]()
+            self.node.facades.outcome = lambda going=going: going  # type: ignore[misc]
+            conversation = Conversation(self.node.site())
+            token = f"Bearer {TOKEN.decode()}"
+            conversation.send(request("DELETE", f"{BASE}/endpoints/ollama/port", authorization=token))
+            self.assertEqual(conversation.answers, [])
+            conversation.transport.loseConnection()
+            self.assertFalse(going.called)
+            going.callback(None) if outcome is None else going.errback(outcome)
+            self.assertEqual(conversation.answers, [])
+
+    def test_document(self) -> None:
+        """The document says what the body may hold (UI-29)."""
+        document = self.node.ask("GET", f"{BASE}/openapi.json").json
+        operation = document["paths"][f"{BASE}/endpoints/{{facade}}"]["put"]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        self.assertEqual(schema, {"$ref": "#/components/schemas/EndpointChange"})
+        self.assertEqual(set(document["components"]["schemas"]["EndpointChange"]["properties"]), {"port", "enabled"})
 
 
 class JobTests(SynchronousTestCase):

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.engines.alias import LOOPBACK, Alias, parse
+from pair.engines.alias import LOOPBACK, Alias, chosen, parse
 
 ROWS: tuple[tuple[str, Alias], ...] = (
     # The table of EN-53 …
@@ -81,3 +81,24 @@ class ParseTests(SynchronousTestCase):
         self.assertEqual(bool(alias.hosts), alias.verdict == "local", value)
         self.assertTrue(all(ipaddress.ip_address(each).is_loopback for each in alias.hosts), value)
         self.assertTrue(1 <= alias.port <= 65535, value)
+
+
+class ChosenTests(SynchronousTestCase):
+    """EN-54: the setting ``facade.ollama.alias``."""
+
+    def test_setting(self) -> None:
+        """The environment's, none, or one of its own; only a local target other than the standard port is one."""
+        local = Alias("local", ("127.0.0.1",), 11500)
+        for setting, environment, expected in [
+            ("env", "127.0.0.1:11500", local),
+            ("env", "", None),
+            ("env", "192.168.1.9:11500", None),
+            ("env", "https://127.0.0.1:11500", None),
+            ("env", "127.0.0.1:11434", None),
+            ("off", "127.0.0.1:11500", None),
+            ("127.0.0.1:11500", "[::1]:11600", local),
+            ("localhost:11434", "127.0.0.1:11500", None),
+        ]:
+            found = chosen(setting, {"OLLAMA_HOST": environment})
+            self.assertEqual(found, expected, (setting, environment))
+        self.assertIsNone(chosen("env", {}))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from twisted.internet import error
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
@@ -136,6 +136,18 @@ class ProberTests(SynchronousTestCase):
             self.reactor.advance(0.2)
             self.failureResultOf(asking, NoAnswer)
             self.assertTrue(transport.disconnecting or transport.disconnected)
+
+    def test_given_up(self) -> None:
+        """An asker that gives up hears just that, at every stage: it must not go on with its next question."""
+        connecting = self.ask()
+        connecting.cancel()
+        self.failureResultOf(connecting, CancelledError)
+        for received in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"):
+            asked = self.ask()
+            protocol, _ = self.connected()
+            protocol.dataReceived(received)
+            asked.cancel()
+            self.failureResultOf(asked, CancelledError)
 
     def test_cut(self) -> None:
         """A body that is cut short is no answer."""

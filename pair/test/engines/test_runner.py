@@ -638,6 +638,17 @@ class ListTests(RunnerCase):
         self.host.own_ports = frozenset({STANDARD})
         self.assertFalse(self.status.routable)
 
+    def test_facade_that_took_its_port(self) -> None:
+        """By the next poll an adopted engine whose port is ours has left it; it is found where it moved to (EN-51)."""
+        self.host.own_ports = frozenset({STANDARD})
+        self.wire.asked.clear()
+        self.poll()
+        self.assertEqual((self.status.state, self.runner.address), ("absent", None))
+        self.assertNotIn(STANDARD, [port for port, _ in self.wire.asked])
+        self.wire.toy(7050)
+        self.poll()
+        self.assertEqual((self.status.state, self.status.routable), ("running", True))
+
     def test_slots(self) -> None:
         """The setting comes before what the engine tells (EN-34)."""
         self.make(EngineSettings(slots=9))

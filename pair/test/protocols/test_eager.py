@@ -167,11 +167,12 @@ class EagerServerTests(SynchronousTestCase):
         self.server.write(b"a")
         self.assertEqual((self.server.unsent, self.reactor.writers), (1, [self.server]))
 
-    def test_bigger_than_one_send(self) -> None:
-        """No send is over the base class's limit; the rest is queued."""
+    def test_any_size(self) -> None:
+        """The socket is offered all of a write, whatever its size, and the rest is queued."""
         data = bytes(3 * self.server.SEND_LIMIT)
+        self.socket.room = len(data) - 1
         self.server.write(data)
-        self.assertEqual(self.server.unsent, 2 * self.server.SEND_LIMIT)
+        self.assertEqual((len(self.socket.sends), self.server.unsent), (1, 1))
 
     def test_failing_send(self) -> None:
         """A failing send raises nothing, ends nothing within the call, and ends the connection in the reactor's."""

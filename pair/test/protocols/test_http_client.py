@@ -132,6 +132,44 @@ class ResponseTests(CallTestCase):
         self.assertEqual(transport.value(), POST)
 
 
+class SwitchTests(CallTestCase):
+    """A call that asks for another protocol (PX-75)."""
+
+    SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
+
+    def switching(self) -> tuple[Call, Transport]:
+        call = self.pool.send(TARGET, GET, b"", self.receiver, upgrade=True)
+        return call, self.endpoint.accept()
+
+    def test_switched(self) -> None:
+        """The caller has the connection: what comes is told, what it writes is sent; it serves no other call."""
+        call, transport = self.switching()
+        transport.receive(self.SWITCHING + b"hel")
+        transport.receive(b"lo")
+        self.assertEqual((self.receiver.raw, self.receiver.parts), (b"hello", [b"hel", b"lo"]))
+        call.switched.write(b"ping")
+        self.assertEqual(transport.value(), GET + b"ping")
+        self.pool.send(TARGET, GET, b"", Receiver())
+        self.assertEqual(len(self.endpoint.dials), 2)
+        transport.close()
+        self.assertEqual(self.receiver.ended, 1)
+
+    def test_reset(self) -> None:
+        """A connection that breaks is a loss."""
+        _, transport = self.switching()
+        transport.receive(self.SWITCHING)
+        transport.close(ConnectionLost())
+        self.assert_lost("broken", at_boundary=True)
+
+    def test_another_answer(self) -> None:
+        """It is told as any other is, and the connection is kept."""
+        _, transport = self.switching()
+        transport.receive(OK + b"Content-Length: 2\r\n\r\nok")
+        self.assertEqual((self.receiver.raw, self.receiver.ended), (b"ok", 1))
+        self.pool.send(TARGET, GET, b"", Receiver())
+        self.assertEqual(len(self.endpoint.dials), 1)
+
+
 class LossTests(CallTestCase):
     def test_broken(self) -> None:
         """Closed or reset after the request was sent: ``broken``, told whether a chunk may follow (PX-63)."""

@@ -352,3 +352,71 @@ class BodyTests(ServerCase):
         self.receive(H2C + b"GET / HTTP/1.1\r\n\r\n")
         self.assertEqual(body.log, [b"GET / HTTP/1.1\r\n\r\n", "end"])
         self.assertEqual(len(self.exchanges), 1)
+
+
+class SwitchTests(ServerCase):
+    """An exchange that hands its connection over to another protocol (PX-75)."""
+
+    ASK = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: x\r\n\r\n"
+    FIELDS = ((b"Connection", b"Upgrade"), (b"Upgrade", b"x"))
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.came: list[bytes] = []
+        self.receive(self.ASK + b"GET ")
+        self.exchange = self.exchanges[0]
+        self.exchange.switch(self.FIELDS, self.came.append)
+
+    def test_both_ways(self) -> None:
+        """The head as it was given, then bytes both ways as they come; also those that were there before."""
+        self.receive(b"/ HTTP/1.1\r\n\r\n")
+        self.exchange.write(b"pong")
+        self.assertEqual(
+            self.sent(), b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\npong"
+        )
+        self.assertEqual((self.came, len(self.exchanges)), ([b"GET ", b"/ HTTP/1.1\r\n\r\n"], 1))
+
+    def test_no_limit(self) -> None:
+        """It may rest for as long as it likes, and the factory waits for it."""
+        emptied = self.factory.drain()
+        self.clock.advance(86400)
+        self.receive(b"late")
+        self.assertEqual((self.came[-1], self.wire.disconnecting), (b"late", False))
+        self.assertNoResult(emptied)
+
+    def test_pause(self) -> None:
+        """The socket is read only while the other side takes what it gives."""
+        self.exchange.pause_body()
+        self.assertEqual(self.wire.producerState, "paused")
+        self.exchange.resume_body()
+        self.assertEqual(self.wire.producerState, "producing")
+
+    def test_ends(self) -> None:
+        """Cut, what was written is sent first; aborted, it is gone; a client that leaves is told of."""
+        self.exchange.cut()
+        self.receive(b"more")
+        self.assert_lingers()
+        self.assertEqual((self.came, self.lost), ([b"GET "], []))
+        for leave in (lambda server: server.readConnectionLost(), lambda server: server.connectionLost()):
+            self.server, self.wire = self.connect()
+            self.receive(self.ASK)
+            self.exchanges[-1].switch(self.FIELDS, self.came.append)
+            leave(self.server)
+            self.assertEqual((self.lost.pop(), self.exchanges[-1].done), (b"/a", True))
+
+    def test_application_that_raises(self) -> None:
+        """It costs that connection (PX-3)."""
+        self.exchange.abort()
+        self.server, self.wire = self.connect()
+        self.receive(self.ASK)
+        self.exchanges[-1].switch(self.FIELDS, lambda data: [][0])
+        self.receive(b"x")
+        self.assertEqual(len(self.flushLoggedErrors(IndexError)), 1)
+        self.assertTrue(self.wire.aborted)
+
+    def test_after_the_end(self) -> None:
+        """A client that has left is switched nowhere."""
+        self.exchange.abort()
+        self.sent()
+        self.exchange.switch(self.FIELDS, self.came.append)
+        self.assertEqual(self.sent(), b"")

@@ -121,6 +121,7 @@ class RequestReaderTests(SynchronousTestCase):
                 target=b"/a?b=%20c",
                 minor=1,
                 fields=((b"Host", b"localhost"), (b"X-EmPty", b""), (b"Two", b"b c")),
+                named={b"host": [b"localhost"], b"x-empty": [b""], b"two": [b"b c"]},
                 content_length=None,
                 chunked=False,
                 keep_alive=True,
@@ -190,7 +191,8 @@ class RequestReaderTests(SynchronousTestCase):
         (head, payload), (second, _) = requests
         self.assertEqual(payload, b"GET /b HTTP/1.1\r\nX")
         self.assertEqual(second.target, b"/c")
-        self.assertEqual(head.values(b"upgrade"), [])
+        self.assertEqual((head.values(b"upgrade"), head.upgrade), ([], b"h2c"))
+        self.assertIsNone(requests[1][0].upgrade)
         self.assertEqual(head.values(b"connection"), [b"keep-alive, http2-settings"])
         self.assertTrue(head.keep_alive)
 

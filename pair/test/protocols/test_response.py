@@ -15,9 +15,12 @@ CHUNKED = HELLO + b"Transfer-Encoding: chunked\r\n\r\n"
 BODY = b"4\r\nh\xc3\xa9l\r\n6;x=y\r\nlo \r\n\n\r\n0\r\nTrailer: t\r\n\r\n"
 
 
-def read(*reads: bytes, head_only: bool = False) -> tuple[ResponseReader, bytes, bytes]:
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+
+
+def read(*reads: bytes, head_only: bool = False, upgrade: bool = False) -> tuple[ResponseReader, bytes, bytes]:
     """Feed ``reads``: the reader, the raw body, the body without framing."""
-    reader = ResponseReader(head_only)
+    reader = ResponseReader(head_only, upgrade)
     raw = body = b""
     for data in reads:
         raw += reader.feed(data)
@@ -86,6 +89,27 @@ class ResponseReaderTests(SynchronousTestCase):
         self.assertEqual((raw, body, reader.complete, reader.until_close), (b"hello", b"hello", False, True))
         self.assertFalse(read(CHUNKED)[0].until_close)
 
+    @given(st.lists(st.integers(0, len(SWITCHING) + 40), max_size=8))
+    def test_switched(self, cuts: list[int]) -> None:
+        """Behind a 101 that was asked for all is body, whatever it looks like, until the close (PX-75)."""
+        frames = b"\x81\x02hi\r\n\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"
+        wire = b"HTTP/1.1 100 Continue\r\n\r\n" + SWITCHING + frames
+        edges = [0, *sorted(cuts), len(wire)]
+        reader, raw, body = read(*(wire[a:b] for a, b in pairwise(edges) if a < b), upgrade=True)
+        assert reader.head is not None
+        self.assertEqual((reader.head.status, reader.head.value(b"upgrade")), (101, b"x"))
+        self.assertEqual((raw, body, reader.received), (frames, frames, len(frames)))
+        self.assertEqual((reader.complete, reader.until_close, reader.at_boundary()), (False, True, True))
+
+    def test_asked_to_switch_and_did_not(self) -> None:
+        """Another answer is an ordinary one; a 101 that names no protocol, or lengths, is judged as what it is."""
+        reader, raw, _ = read(HELLO + b"Content-Length: 5\r\n\r\nhello", upgrade=True)
+        self.assertEqual((raw, reader.complete), (b"hello", True))
+        with self.assertRaises(MalformedResponseError):
+            read(b"HTTP/1.1 101 Switching\r\nA: b\r\n\r\n", upgrade=True)
+        reader, raw, _ = read(SWITCHING[:-2] + b"Content-Length: 0\r\n\r\nhello", upgrade=True)
+        self.assertEqual((raw, reader.complete, reader.until_close), (b"hello", False, True))
+
     def test_refused(self) -> None:
         """What is not HTTP/1, or unsafe to relay raw, is refused, whole or byte by byte."""
         for response in (
@@ -93,7 +117,7 @@ class ResponseReaderTests(SynchronousTestCase):
             b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
             b"HTTP/0.9 200 OK\r\nContent-Length: 0\r\n\r\n",
             b"HTTP/1.1 99 OK\r\n\r\n",
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+            SWITCHING,
             b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
             b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             HELLO + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pair.routing.dialects import ROUTES
 from pair.test.proxy.bench import CHAT, DONE, NODE, NONCE, Bench, BenchCase
 from pair.test.proxy.network import LAST_CHUNK, chunk, response, stream
 from pair.test.routing.facts import engine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EVIL = "https://evil.example"
 PAGE = "http://localhost:3000"
@@ -243,6 +246,31 @@ class LimitTests(BenchCase):
         self.assertEqual((bench.client.received, len(bench.plane.underway)), (b"", 1))
         bench.admission.stop()
         self.assert_refused(bench, 503, "stopping")
+
+
+class RoleTests(BenchCase):
+    """RT-7: the role of a route, and nothing else of it, decides what is held for a request."""
+
+    HELD: Mapping[str, Mapping[str, int]] = {
+        "inference": {"active": 1, "underway": 1, "reservations": 1, "jobs": 1},
+        "owner": {"underway": 1},
+        "listing": {},
+        "identity": {},
+        "mutate": {"underway": 1},
+        "tunnel": {"underway": 1},
+    }
+
+    def test_each_route(self) -> None:
+        """Every route of both facades, at an engine that has it: gate, job, reservation and attempt by the role."""
+        for facade, home in (("ollama", "ollama"), ("lmstudio", "lmstudio")):
+            for route in ROUTES[facade]:
+                bench = self.bench(engine(home, "m", name="a"), facade=facade)
+                if route.key not in bench.engines.dialect("a").routes[facade] and route.role in ("inference", "owner"):
+                    continue
+                body = {"model": "m"} if route.method == "POST" else b""
+                bench.client.asks(route.method, route.path.replace("{id}", "m"), body)
+                held = {name: number for name, number in bench.in_use().items() if name != "bodies"}
+                self.assertEqual(held, self.HELD[route.role], route.key)
 
 
 class FaultTests(BenchCase):

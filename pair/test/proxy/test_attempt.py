@@ -21,6 +21,22 @@ class WaitingTests(BenchCase):
         self.assertEqual(bench.client.received.count(LINE), 5)
         self.assertEqual(bench.ending, ("completed", None))
 
+    def test_many_wait(self) -> None:
+        """PX-51: fifty wait for 5 min, and each gets the whole of its own answer."""
+        bench = self.bench(*ONE)
+        clients = [bench.connect() for _ in range(50)]
+        for client in clients:
+            client.asks("POST", "/api/chat", CHAT)
+        bench.advance(300)
+        for number, socket in enumerate(bench.a.connections):
+            socket.receive(stream() + chunk(b'{"number":%d}\n' % number) + chunk(DONE) + LAST_CHUNK)
+        bodies = [client.answer.body for client in clients]
+        self.assertEqual(
+            bodies, [chunk(b'{"number":%d}\n' % number) + chunk(DONE) + LAST_CHUNK for number in range(50)]
+        )
+        self.assertEqual({each.state for each in bench.jobs.ended()}, {"completed"})
+        self.assertEqual((len(bench.jobs.ended()), bench.in_use()), (50, {}))
+
     def test_limit_of_the_head(self) -> None:
         """S01: ``engine_wait_max`` ends the wait for a head; the error names the limit and its setting."""
         bench = self.ask(*ONE, engine_wait_max=5.0)

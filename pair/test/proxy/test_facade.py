@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred, succeed
 
+from pair.engines.alias import Alias
+from pair.engines.ports import Wish
+from pair.proxy.claim import Host
 from pair.proxy.facade import LAST_WORDS, FacadeService
 from pair.test.proxy.bench import CHAT, DONE, LINE, Bench, BenchCase
 from pair.test.proxy.network import LAST_CHUNK, Client, Ports, Socket, chunk, response, stream
 
 if TYPE_CHECKING:
-    from twisted.internet.defer import Deferred
-
     from pair.records.endpoints import Endpoint
 
 DRAIN = 3.0
@@ -31,14 +34,14 @@ class FacadeCase(BenchCase):
 
     def make(self, bench: Bench, **values: Any) -> FacadeService:
         """A facade in front of a bench's engines; ``values`` in place of what is usual."""
-        usual: dict[str, Any] = {"port": 11434, "chosen": False, "takes_over": True, "holder": lambda port: "foreign"}
+        host = Host(lambda port: False, lambda port: succeed(None), lambda: (), lambda listeners: succeed(True))
+        usual: dict[str, Any] = {"wish": Wish(11434, base=11435), "alias": None, "host": host}
         return FacadeService(
             bench.clock,
             bench.facade,
             bench.admission,
             self.ports.listen,
             ("0.0.0.0", "::"),
-            stand_ins=lambda: iter((14318,)),
             errors=bench.errors,
             drain=DRAIN,
             **(usual | values),
@@ -122,16 +125,113 @@ class FacadeTests(FacadeCase):
     def test_port_that_is_held(self) -> None:
         """E02: it stands aside, and takes its place when it is free (PX-94)."""
         self.ports.hold(1234)
-        service = self.make(self.node, port=1234)
+        service = self.make(self.node, wish=Wish(1234, base=1235))
         seen: list[Endpoint] = []
         service.changed.subscribe(seen.append)
         service.startService()
-        self.assertEqual((service.endpoint.state, service.ports), ("bypassed", {14318}))
+        self.assertEqual((service.endpoint.state, service.ports), ("bypassed", {1235}))
         self.ports.free(1234)
         self.node.advance(5)
-        self.assertEqual((service.endpoint.state, service.ports), ("bound", {1234, 14318}))
+        self.assertEqual((service.endpoint.state, service.ports), ("bound", {1234, 1235}))
         self.assertEqual([each.state for each in seen], ["bypassed", "bound"])
         self.successResultOf(service.stopService())
+
+
+class MoveTests(FacadeCase):
+    """PX-96."""
+
+    def test_streams_go_on(self) -> None:
+        """An answer under way is whole, though its port accepts no more; new clients come to the new one."""
+        client = self.asking(stream(), chunk(LINE))
+        moved = self.service.move(Wish(11500, base=11435, chosen=True), lambda: succeed(None))
+        self.successResultOf(moved)
+        self.assertEqual((self.service.endpoint.port, self.service.ports), (11500, {11434, 11500}))
+        self.node.advance(61)
+        self.assertEqual(self.service.ports, {11500})
+        self.node.a.answers(chunk(DONE) + LAST_CHUNK)
+        self.assertTrue(client.answer.body.endswith(LAST_CHUNK))
+        other = self.connect()
+        other.asks("GET", "/")
+        self.assertEqual(other.answer.status, 200)
+
+    def test_default_again(self) -> None:
+        """PX-97: what was chosen can be taken back."""
+        self.successResultOf(self.service.move(Wish(11500, base=11435, chosen=True), lambda: succeed(None)))
+        self.service.wish(Wish(11434, base=11435))
+        self.assertEqual(self.service.endpoint.port, 11434)
+
+
+class AliasTests(FacadeCase):
+    """EN-54, PX-100: the facade has a second place."""
+
+    BLOCKED = "proxy:alias_blocked:ollama"
+
+    def make(self, bench: Bench, **values: Any) -> FacadeService:
+        """It has an alias on both loopback addresses."""
+        return super().make(bench, **{"alias": Alias("local", ("127.0.0.1", "::1"), 11500), **values})
+
+    def entries(self) -> list[str]:
+        """Of the book, by id."""
+        return [each.id for each in self.node.errors.entries()]
+
+    def again(self, **values: Any) -> None:
+        """Another facade in place of the one that runs."""
+        self.successResultOf(self.service.stopService())
+        self.node.admission.stopping = False
+        self.service = self.make(self.node, **values)
+        self.service.startService()
+
+    def test_answers_there(self) -> None:
+        """On loopback only, the same facade; both ports are its own."""
+        self.assertEqual(self.ports.numbers[2:], [(11500, "127.0.0.1"), (11500, "::1")])
+        self.assertEqual((self.service.ports, self.service.endpoint.port), ({11434, 11500}, 11434))
+        client = self.asking(response(200, DONE))
+        self.assertEqual(client.answer.body, DONE)
+        self.assertEqual(self.service.connections, 1)
+
+    def test_plain_only(self) -> None:
+        """TLS is not spoken there."""
+        client = self.connect()
+        client.sends(b"\x16\x03\x01\x00\x05hello")
+        self.node.advance()
+        self.assertTrue(client.socket.closed)
+
+    def test_moves_leave_it(self) -> None:
+        """It stays where it is when the facade moves."""
+        self.successResultOf(self.service.move(Wish(11600, base=11435, chosen=True), lambda: succeed(None)))
+        self.node.advance(61)
+        self.assertEqual(self.service.ports, {11500, 11600})
+
+    def test_all_or_none(self) -> None:
+        """One address that is taken: nothing is opened, an entry says so; when it frees both are."""
+        self.ports.troubles["::1"] = errno.EADDRINUSE
+        self.again()
+        self.assertEqual((self.service.ports, self.service.endpoint.state), ({11434}, "bound"))
+        self.assertEqual(self.entries(), [self.BLOCKED])
+        self.assertIn("Port 11500 is held by another program", self.node.errors.entries()[0].message)
+        del self.ports.troubles["::1"]
+        self.node.advance(5)
+        self.assertEqual((self.service.ports, self.entries()), ({11434, 11500}, []))
+
+    def test_engine_there(self) -> None:
+        """An engine of ours that answers there is what the variable names: nothing is wrong (EN-54)."""
+        host = Host(lambda port: port == 11500, lambda port: succeed(None), lambda: (), lambda at: succeed(True))
+        self.ports.hold(11500)
+        self.again(host=host)
+        self.assertEqual((self.service.ports, self.entries()), ({11434}, []))
+
+    def test_facade_there(self) -> None:
+        """Nor is it wrong that the facade itself is there; when it leaves, the alias takes its place."""
+        self.again(wish=Wish(11500, base=11435, chosen=True))
+        self.assertEqual((self.service.ports, self.entries()), ({11500}, []))
+        self.successResultOf(self.service.move(Wish(11434, base=11435, chosen=True), lambda: succeed(None)))
+        self.node.advance(66)
+        self.assertEqual((self.service.ports, self.entries()), ({11434, 11500}, []))
+        self.assertIn((11500, "127.0.0.1"), self.ports.numbers)
+
+    def test_stop(self) -> None:
+        """Both end together."""
+        self.successResultOf(self.stop())
 
 
 class StopTests(FacadeCase):

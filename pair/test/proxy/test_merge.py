@@ -281,6 +281,9 @@ class BuiltTests(SynchronousTestCase):
         entry = ask("/api/v0/models", self.nodes, facade="lmstudio")[1]
         self.assertEqual((entry["id"], entry["type"], entry["state"]), ("smollm2:135m", "llm", "loaded"))
         self.assertEqual((entry["max_context_length"], entry["loaded_context_length"]), (8192, 4096))
+        self.assertEqual(entry["capabilities"], ["tool_use"])
+        plain = node("n", (EMBEDDED, (smollm(capabilities=("completion",)),)))
+        self.assertNotIn("capabilities", ask("/api/v0/models", plain, facade="lmstudio")[0])
         entry = ask("/api/v1/models", self.nodes, facade="lmstudio")[1]
         self.assertEqual((entry["key"], entry["params_string"]), ("smollm2:135m", "134.52M"))
         self.assertEqual(entry["loaded_instances"], [{"id": "smollm2:135m", "config": {"context_length": 4096}}])

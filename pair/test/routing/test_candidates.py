@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from pair.records.engines import NodeInventory
 from pair.routing.breaker import Breaker
 from pair.routing.candidates import Candidate, Catalogue, NodeFacts
-from pair.routing.dialects import match
+from pair.routing.dialects import Dialect, match, routes_of
 from pair.test.routing.facts import OLLAMA, catalogue, engine, node, request
 
 
@@ -43,6 +43,14 @@ class OwnerTests(SynchronousTestCase):
             known = catalogue(node("a", engine(kind, *names)))
             for name in names:
                 self.assertTrue(name.strip() == "" or owners(known, name), repr(name))
+
+    def test_a_kind_that_is_new(self) -> None:
+        """It is an owner on the facades that its dialect names, and on no other (RT-9)."""
+        novel = Dialect("novel", {"lmstudio": routes_of("lmstudio", "/v1/chat/completions")})
+        known = Catalogue()
+        known.put(NodeFacts(NodeInventory("a", (engine("novel", loaded=("m",)),)), {"novel": novel}))
+        self.assertEqual(owners(known, "m", "lmstudio"), [("a", "novel", "m")])
+        self.assertEqual(owners(known, "m", "ollama"), [])
 
     def test_exact_names(self) -> None:
         """Case, space and tag of an OpenAI-speaking engine's names stand (M02)."""
@@ -121,7 +129,7 @@ class CandidateTests(SynchronousTestCase):
         self.assertIs(self.candidate(node("a", engine("ollama", "m", loaded_known=False))).loaded, None)
 
     def test_doubtful(self) -> None:
-        """By presence of the node or health of the engine."""
+        """By presence of the node or health of the engine; a degraded one is doubtful everywhere (RT-55)."""
         self.assertFalse(self.candidate(node("a", engine("ollama", "m"))).doubtful)
         self.assertTrue(self.candidate(node("a", engine("ollama", "m"), suspect=True)).doubtful)
         self.assertTrue(self.candidate(node("a", engine("ollama", "m", health="degraded"))).doubtful)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -19,7 +20,7 @@ from pair.test.routing.facts import catalogue, engine, node, request
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pair.routing.candidates import Candidate, NodeFacts, Request
+    from pair.routing.candidates import Candidate, Catalogue, NodeFacts, Request
 
 LABEL = frozenset({"x"})
 
@@ -49,6 +50,33 @@ class Backwards:
         return [
             Ranked(each, 0) for each in sorted(candidates, key=lambda each: (each.node, each.engine), reverse=True)
         ]
+
+
+def calls(known: Catalogue) -> int:
+    """How many calls a plan for ``m`` makes."""
+    made = 0
+    made_by = book()
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal made
+        made += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        plan(request("m"), known, made_by, Breaker(), PressurePolicy(), 0.0)
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+class CostTests(SynchronousTestCase):
+    def test_of_a_plan(self) -> None:
+        """It depends on the owners of the model, not on how many other nodes and models there are (RT-5)."""
+        owners = [node(each, engine("ollama", "m")) for each in "abc"]
+        others = [node(f"n{i}", engine("ollama", *(f"x{i}-{j}" for j in range(10)))) for i in range(50)]
+        alone = calls(catalogue(*owners))
+        self.assertEqual(calls(catalogue(*owners, *others)), alone)
+        self.assertGreater(calls(catalogue(*owners, node("d", engine("ollama", "m")))), alone)
 
 
 class OrderTests(SynchronousTestCase):

@@ -92,6 +92,14 @@ class Custom:
         return self.answer(candidates)
 
 
+class ViewTests(SynchronousTestCase):
+    def test_what_a_policy_sees_cannot_be_changed(self) -> None:
+        """The view, its loads and the ranking are values (RT-56)."""
+        for value, name in ((view({}), "now"), (Load(0, 1, 0), "pending"), (Ranked(candidate("a"), 1), "score")):
+            with self.assertRaises(AttributeError):
+                setattr(value, name, 2)
+
+
 class GuardTests(SynchronousTestCase):
     """RT-58."""
 

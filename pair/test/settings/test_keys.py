@@ -40,6 +40,10 @@ BOUNDS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
     "proxy.stream_idle_max": ((0, "none", 5, 1e6), (4.9, -1)),
     "proxy.client_stall": ((10, 3600), (9, 3601, "none")),
     "proxy.explain": ((True, False), (1, "yes")),
+    "facade.ollama.alias": (
+        ("env", "off", "127.0.0.1:11500", "localhost:11500", "[::1]:11500"),
+        ("on", "11500", "localhost", "127.0.0.1:0", "192.168.1.9:11500", "http://localhost:11500", 11500, True),
+    ),
     "routing.policy": (("pressure",), ("random", 1)),
     "routing.loaded_only": ((True,), (0,)),
     "routing.rule": (

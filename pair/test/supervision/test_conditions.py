@@ -21,6 +21,7 @@ class ConditionsTests(SynchronousTestCase):
                 "supervision:reactor_stall",
                 "supervision:writer_stalled:<thread>",
                 "service:running_as_root",
+                "storage:write_failed",
             ],
         )
 
