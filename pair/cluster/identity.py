@@ -9,22 +9,20 @@ is never papered over with a new one. It knows nothing of clusters or members.
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
+from pair.cluster.leaf import UNREADABLE, LeafError, check_leaf, leaf_digest, make_leaf
 from pair.logs import Logger
 from pair.privacy import normalize_error
 from pair.statedir import StateError
@@ -41,20 +39,7 @@ T = TypeVar("T")
 
 KEY_FILE = "node.key"
 LEAF_FILE = "node.crt"
-LEAF_BYTES_MAX = 2048
 
-# What the parser raises, some of it late, when a field is first asked for.
-_UNREADABLE = (
-    ValueError,
-    TypeError,
-    UnsupportedAlgorithm,
-    x509.InvalidVersion,
-    x509.DuplicateExtension,
-    x509.UnsupportedGeneralNameType,
-)
-
-_EARLY = timedelta(hours=24)
-_LIFE = timedelta(days=3652)
 _CURE = "restore both files from a backup, or give this node up by removing the state directory"
 
 log = Logger()
@@ -62,10 +47,6 @@ log = Logger()
 
 class IdentityError(StateError):
     """The stored identity cannot be used (exit 73): which file, what is wrong with it, and the cures (CL-3)."""
-
-
-class LeafError(ValueError):
-    """A certificate is no leaf of a node; the text says which rule of CL-6 it breaks and quotes nothing of it."""
 
 
 class Rows(Protocol):
@@ -126,116 +107,6 @@ def mint(now: float) -> Identity:
     return Identity(name, key, make_leaf(name, key, now))
 
 
-def make_leaf(name: str, key: Ed25519PrivateKey, now: float) -> bytes:
-    """The self-signed certificate, in DER, of the node with the UUID ``name`` (CL-5)."""
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    begin = datetime.fromtimestamp(int(now), UTC) - _EARLY
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + _LIFE)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"urn:uuid:{name}")]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
-        )
-        .sign(key, None)
-        .public_bytes(Encoding.DER)
-    )
-
-
-def check_leaf(der: bytes) -> str:
-    """The UUID of the node whose leaf ``der`` is (CL-6). Its dates are not looked at.
-
-    Raises:
-        LeafError: It is no leaf.
-    """
-    if len(der) > LEAF_BYTES_MAX:
-        raise LeafError(f"it is longer than {LEAF_BYTES_MAX} bytes")
-    try:
-        return _check(x509.load_der_x509_certificate(der), der)
-    except LeafError:
-        raise  # it is a ValueError too
-    except _UNREADABLE:
-        raise LeafError("it is no readable certificate") from None
-
-
-def _check(certificate: x509.Certificate, der: bytes) -> str:
-    if not isinstance(certificate.public_key(), Ed25519PublicKey):
-        raise LeafError("its key is not Ed25519")
-    if not der.endswith(b"\x03\x41\x00" + certificate.signature):
-        # The parser takes some bit strings in several spellings, and the signature does not cover itself.
-        raise LeafError("its signature has another form than that of Ed25519")
-    try:
-        certificate.verify_directly_issued_by(certificate)
-    except (InvalidSignature, ValueError, TypeError):
-        raise LeafError("it is not signed by its own key") from None
-    subject = list(certificate.subject)
-    if len(subject) != 1 or subject[0].oid != NameOID.COMMON_NAME:
-        raise LeafError("its subject is not one common name")
-    name = str(subject[0].value)
-    if not _is_uuid4(name):
-        raise LeafError("its common name is not a UUID of version 4")
-    try:
-        names = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except x509.ExtensionNotFound:
-        names = []
-    if names != [x509.UniformResourceIdentifier(f"urn:uuid:{name}")]:
-        raise LeafError("its alternative name is not its common name")
-    return name
-
-
-def leaf_digest(der: bytes) -> str:
-    """``sha256:`` and the 64 hex digits of a certificate (CL-7)."""
-    return f"sha256:{sha256(der).hexdigest()}"
-
-
-def short_digest(digest: str) -> str:
-    """The first 16 hex digits of a digest, in fours, for people to compare (CL-7)."""
-    digits = digest.removeprefix("sha256:")
-    return " ".join(digits[at : at + 4] for at in range(0, 16, 4))
-
-
-def parse_uuid(text: str) -> str:
-    """The UUID in ``text``, in lower case with hyphens (CL-4).
-
-    Taken are any case, with or without hyphens, with or without ``urn:uuid:``.
-
-    Raises:
-        ValueError: It is none.
-    """
-    bare = text.lower().removeprefix("urn:uuid:")
-    parsed = str(uuid.UUID(bare)) if bare.isascii() else ""
-    if bare not in (parsed, parsed.replace("-", "")):
-        raise ValueError("it is not a UUID")
-    return parsed
-
-
-def _is_uuid4(text: str) -> bool:
-    try:
-        return parse_uuid(text) == text and uuid.UUID(text).version == 4
-    except ValueError:
-        return False
-
-
 def _row(connection: sqlite3.Connection) -> tuple[str, str] | None:
     row: tuple[str, str] | None = connection.execute("SELECT uuid, digest FROM identity").fetchone()
     return row
@@ -266,7 +137,7 @@ def _read(directory: StateDirectory) -> Identity:
         name = check_leaf(der)
     except LeafError as error:
         raise IdentityError(leaf_path, f"it is not the certificate of a node: {error}", _CURE) from None
-    except (OSError, *_UNREADABLE) as error:
+    except (OSError, *UNREADABLE) as error:
         raise IdentityError(leaf_path, f"it cannot be read ({normalize_error(error)})", _CURE) from None
     if leaf.public_key() != key.public_key():
         raise IdentityError(key_path, f"it is not the key of the certificate in {LEAF_FILE}", _CURE)

@@ -7,6 +7,7 @@ the ledger keeps and emits the record. It must not know who looks at it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -100,7 +101,7 @@ class JobLedger:
             facade=facade,
             dialect=dialect,
             operation=operation,
-            route=clean_text(route, _WORD_LIMIT),
+            route=_word(route),
             stream=stream,
             model=None if model is None else _bounded(model),
             created_at=self._now(),
@@ -169,7 +170,7 @@ class OpenJob:
         """See :class:`pair.interfaces.IJob`."""
         if not self._allows("attempt_began"):
             return
-        node, engine = clean_text(node, _WORD_LIMIT), clean_text(engine, _WORD_LIMIT)
+        node, engine = _word(node), _word(engine)
         n = self.record.attempt_count + 1
         attempt = Attempt(n=n, node=node, engine=engine, started_at=self._now())
         self._change(
@@ -178,7 +179,7 @@ class OpenJob:
             engine=engine,
             attempts=(*self.record.attempts, attempt)[-_ATTEMPTS:],
             attempt_count=n,
-            policy=clean_text(policy, _WORD_LIMIT),
+            policy=_word(policy),
             why=clean_text(why, _WHY_LIMIT),
         )
 
@@ -271,6 +272,13 @@ class OpenJob:
         self._keep(self.record)
 
 
+@lru_cache(maxsize=1024)
+def _word(text: str) -> str:
+    """``text`` as a record may hold it: one of few that come again and again."""
+    return clean_text(text, _WORD_LIMIT)
+
+
+@lru_cache(maxsize=1024)
 def _bounded(model: str) -> str:
     """``model`` as a record may hold it: its limit counts bytes, as the one of requests does."""
     model = clean_text(model, _MODEL_BYTES)

@@ -171,6 +171,7 @@ class ClientConnection(Protocol):
         if headless:
             if reader.head is None:
                 return
+            call.forget_request()
             call.receiver.head_received(reader.head)
             if self._call is not call:
                 return
@@ -319,6 +320,11 @@ class Call:
         self.abort()
 
     # From its connection.
+
+    def forget_request(self) -> None:
+        """The response has begun: a request that was sent whole is never sent again, and takes no more memory."""
+        if self.sent:
+            self._head, self._body, self._upload = b"", b"", None
 
     def ended(self) -> None:
         """The response is complete and the connection no longer this call's."""

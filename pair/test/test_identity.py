@@ -20,18 +20,8 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.cluster.identity import (
-    Identity,
-    IdentityError,
-    LeafError,
-    check_leaf,
-    leaf_digest,
-    load,
-    make_leaf,
-    mint,
-    parse_uuid,
-    short_digest,
-)
+from pair.cluster.identity import Identity, IdentityError, load, mint
+from pair.cluster.leaf import LeafError, check_leaf, leaf_digest, make_leaf, parse_uuid, short_digest
 from pair.statedir import StateDirectory
 from pair.store import MIGRATIONS
 
