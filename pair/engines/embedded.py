@@ -26,9 +26,14 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _cores() -> int:
-    """Those that we may use, where the system tells."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _threads() -> int:
+    """One for each core that we may use but one.
+
+    The threads wait for one another at every layer: with none to spare, one
+    busy core slows all of them to a crawl.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores - 1)
 
 
 def main() -> None:
@@ -49,7 +54,7 @@ def main() -> None:
     parameters.n_ctx = CONTEXT
     parameters.n_parallel = SLOTS
     parameters.n_gpu_layers = 0
-    parameters.cpuparams.n_threads = _cores()
+    parameters.cpuparams.n_threads = _threads()
     parameters.offline = True
     parameters.ui = False
     server = xllamacpp.Server(parameters)
