@@ -59,6 +59,10 @@ class Options(usage.Options):
         if self.parent["pidfile"] == "twistd.pid":
             self.parent["pidfile"] = ""  # else one is left in the current folder; our lock does its work
         self.parent["logger"] = "pair.logs.observer"
+        if sys.platform == "linux" and "twisted.internet.reactor" not in sys.modules:  # else --reactor named one
+            from pair.protocols.reactor import install
+
+            install()
 
 
 def settings(options: Options, environ: Mapping[str, str], **known: Collection[str]) -> Loaded:

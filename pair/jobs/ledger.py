@@ -116,12 +116,12 @@ class JobLedger:
 
     def ended(self) -> tuple[Job, ...]:
         """Jobs that ended within the last 10 min, oldest first (JB-48)."""
-        self._retire()
+        self._retire(self._now())
         return tuple(self._ended.values())
 
     def get(self, id: str) -> Job | None:
         """A job of the table by its id."""
-        self._retire()
+        self._retire(self._now())
         return self._active.get(id) or self._ended.get(id)
 
     def counts(self) -> Mapping[JobState, int]:
@@ -134,16 +134,16 @@ class JobLedger:
             self._active.pop(job.id, None)
             self._ended[job.id] = job
             self.ended_total.inc((job.attempts[-1].engine if job.attempts else "none", job.state))
-            self._retire()
+            self._retire(job.completed_at or self._now())
         else:
             self._active[job.id] = job
         if log.debugging:
             _tell(job)
         self.changed.emit(job)
 
-    def _retire(self) -> None:
+    def _retire(self, now: int) -> None:
         """Let go of what ended too long ago. A clock set back keeps more, up to the cap on their number."""
-        oldest = self._now() - KEPT_MS
+        oldest = now - KEPT_MS
         ended = self._ended
         while ended:
             first = next(iter(ended.values()))

@@ -259,6 +259,11 @@ class Call:
         return self.reader.received
 
     @property
+    def complete(self) -> bool:
+        """All of the response has come, though some of it may still be to be told."""
+        return self.reader.complete
+
+    @property
     def at_boundary(self) -> bool:
         """As in :class:`UpstreamFailure`, for who is about to abort the call: after this no more of it can be read."""
         return self.reader.at_boundary()

@@ -228,7 +228,7 @@ class HTTPServerProtocol(Protocol):
 
     def _enter(self, phase: _Phase, seconds: float = inf) -> None:
         self._phase = phase
-        self.deadline = self.factory.clock.seconds() + seconds
+        self.deadline = inf if seconds == inf else self.factory.clock.seconds() + seconds
 
     def _advance(self) -> None:
         """Understand what is held, step by step. A call from within a step is left to the loop that runs."""

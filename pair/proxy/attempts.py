@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from pair.routing.planning import Plan
 
 
+_UNREACHABLE = refusal("engine_unreachable")
+"""The answer as long as no attempt has left a better one."""
+
+
 class Dispatch:
     """Walks one request through its candidates.
 
@@ -76,7 +80,7 @@ class Dispatch:
         self._ended = ended
         self._rounds = Rounds(plane.monotonic() + plane.settings.start_deadline, terms.rounds)
         self._past: list[tuple[Outcome, int | None]] = []
-        self._answer: EngineRefusal | Refusal = refusal("engine_unreachable")
+        self._answer: EngineRefusal | Refusal = _UNREACHABLE
         self._why = ""
         self._attempt: Attempt | None = None
         self._sent: Sent | None = None

@@ -84,9 +84,11 @@ def read(route: Route, content_type: bytes | None, body: bytes) -> Routed | Refu
 
 def is_name(model: str) -> bool:
     """Whether ``model`` may be asked for: at most 512 bytes, no control characters (PX-35)."""
+    if model.isascii() and model.isprintable():
+        return len(model) <= _MODEL_BYTES
     if len(model.encode()) > _MODEL_BYTES:
         return False
-    return model.isprintable() or not any(unicodedata.category(each) == "Cc" for each in model)
+    return not any(unicodedata.category(each) == "Cc" for each in model)
 
 
 def _intent(route: Route, fields: _Fields) -> Intent:

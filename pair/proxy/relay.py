@@ -83,8 +83,9 @@ class Relay:
         exchange.begin(head.status, head.reason, fields, self._framing, raw if self._raw else b"".join(parts))
         self._tail.feed(parts)
         self._call.receiver = self
-        exchange.register_producer(self._call)
-        self._plane.sweep.watch(self)
+        if not self._call.complete:
+            exchange.register_producer(self._call)
+            self._plane.sweep.watch(self)
 
     def head_received(self, head: ResponseHead) -> None:
         """Never happens: the head came before the commit."""

@@ -30,7 +30,8 @@ class PressurePolicy:
     def rank(self, request: Request, candidates: Sequence[Candidate], view: View) -> tuple[Ranked, ...]:
         """Best first."""
         placed = [(candidate, view.load(candidate.node)) for candidate in candidates]
-        placed.sort(key=lambda each: _order(each[0], each[1], view.speed))
+        if len(placed) > 1:
+            placed.sort(key=lambda each: _order(each[0], each[1], view.speed))
         return tuple(
             Ranked(
                 candidate,
