@@ -62,7 +62,7 @@ class EagerWrites(tcp.Connection):
             or self._aborting
             or (self.producer is not None and not self.streamingProducer)
         ):
-            try:
+            try:  # noqa: SIM105 - a context manager costs more than the send
                 sent = self.socket.send(data)
             except OSError:
                 pass  # It takes nothing now, or never will again.

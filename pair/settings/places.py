@@ -20,7 +20,7 @@ def state_directory(named: str | None, environ: Mapping[str, str]) -> Path:
 
 
 def config_file(named: str | None, environ: Mapping[str, str]) -> Path | None:
-    """The settings file: as named or by ``PAIR_CONFIG``, be it there or not; else the user's, the system's, or none."""
+    """The settings file: as named or by ``PAIR_CONFIG``, there or not; else the user's, the system's, or none."""
     named = named or environ.get("PAIR_CONFIG")
     if named:
         return Path(named).absolute()
