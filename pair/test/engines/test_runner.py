@@ -640,6 +640,8 @@ class ListTests(RunnerCase):
 
     def test_facade_that_took_its_port(self) -> None:
         """By the next poll an adopted engine whose port is ours has left it; it is found where it moved to (EN-51)."""
+        self.make(guesses=[7050])
+        self.begin()
         self.host.own_ports = frozenset({STANDARD})
         self.wire.asked.clear()
         self.poll()
