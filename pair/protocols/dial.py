@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.abstract import isIPAddress, isIPv6Address
-from twisted.internet.endpoints import (
-    HostnameEndpoint,
-    TCP4ClientEndpoint,
-    TCP6ClientEndpoint,
-    wrapClientTLS,
-)
+from twisted.internet.endpoints import HostnameEndpoint, wrapClientTLS
 from twisted.internet.ssl import optionsForClientTLS
 
-from pair.protocols.eager import dialler
+from pair.protocols.eager import eager_endpoint
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IStreamClientEndpoint
 
-    from pair.protocols.http_client import Target
+    from pair.protocols.calls import Target
 
 
 def engine_endpoint(reactor: Any, target: Target) -> IStreamClientEndpoint:
@@ -32,10 +27,8 @@ def engine_endpoint(reactor: Any, target: Target) -> IStreamClientEndpoint:
         target: the engine.
     """
     endpoint: IStreamClientEndpoint
-    if isIPAddress(target.host):
-        endpoint = TCP4ClientEndpoint(dialler(reactor), target.host, target.port)
-    elif isIPv6Address(target.host):
-        endpoint = TCP6ClientEndpoint(dialler(reactor), target.host, target.port)
+    if isIPAddress(target.host) or isIPv6Address(target.host):
+        endpoint = eager_endpoint(reactor, target.host, target.port)
     else:
         endpoint = HostnameEndpoint(reactor, target.host.encode("idna"), target.port)
     if not target.tls:

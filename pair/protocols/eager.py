@@ -9,17 +9,29 @@ what it does not take is queued. Knows nothing of HTTP.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet import tcp
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.error import ConnectingCancelledError
+from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.posixbase import PosixReactorBase
+from twisted.internet.protocol import ClientFactory
 from zope.interface import Attribute, Interface, implementer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from twisted.internet.interfaces import IConnector, IListeningPort, IReactorTCP
-    from twisted.internet.protocol import ClientFactory, ServerFactory
+    from twisted.internet.interfaces import (
+        IConnector,
+        IListeningPort,
+        IProtocol,
+        IProtocolFactory,
+        IReactorTCP,
+    )
+    from twisted.internet.protocol import ServerFactory
+    from twisted.python.failure import Failure
 
 _BACKLOG = 511
 _KEEPALIVE_IDLE, _KEEPALIVE_INTERVAL, _KEEPALIVE_PROBES = 30, 10, 3
@@ -79,7 +91,11 @@ class EagerServer(EagerWrites, tcp.Server):
 
 
 class EagerClient(EagerWrites, tcp.Client):
-    """A connection of ours that writes at once."""
+    """A connection of ours that writes at once. Made by :class:`EagerEndpoint`, which is told when it is there."""
+
+    def _connectDone(self) -> None:
+        super()._connectDone()
+        self.connector.factory.connected.callback(self.protocol)
 
 
 def keep_alive(skt: socket.socket) -> None:
@@ -130,19 +146,49 @@ def listen_eager(
     return listening
 
 
-class EagerDialler:
-    """Stands in for a reactor where an endpoint asks it to connect: those connections are eager."""
+@implementer(IStreamClientEndpoint)
+class EagerEndpoint:
+    """Connects to an IPv4 or IPv6 literal: connections are eager, and nothing stands between them and their protocol.
 
-    def __init__(self, reactor: PosixReactorBase) -> None:
+    It sets no limit of time; whoever waits does.
+    """
+
+    def __init__(self, reactor: PosixReactorBase, host: str, port: int) -> None:
         self._reactor = reactor
+        self._host = host
+        self._port = port
 
-    def connectTCP(
-        self, host: str, port: int, factory: ClientFactory, timeout: float = 30, bindAddress: None = None
-    ) -> IConnector:
-        """As :meth:`IReactorTCP.connectTCP`."""
-        connector = _EagerConnector(host, port, factory, timeout, bindAddress, self._reactor)
-        connector.connect()
-        return connector
+    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:
+        """See :class:`IStreamClientEndpoint`."""
+        dial = _Dial(protocolFactory)
+        unlimited: Any = None
+        _EagerConnector(self._host, self._port, dial, unlimited, None, self._reactor).connect()
+        return dial.connected
+
+
+class _Dial(ClientFactory):
+    """One connection in the making: to Twisted it is a factory."""
+
+    noisy = False
+    _connector: IConnector
+
+    def __init__(self, behind: IProtocolFactory) -> None:
+        self.connected: Deferred[IProtocol] = Deferred(self._give_up)
+        self._behind = behind
+
+    def startedConnecting(self, connector: IConnector) -> None:
+        self._connector = connector
+
+    def buildProtocol(self, addr: Any) -> Any:
+        return self._behind.buildProtocol(addr)
+
+    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
+        if not self.connected.called:
+            self.connected.errback(reason)
+
+    def _give_up(self, connected: Deferred[IProtocol]) -> None:
+        connected.errback(ConnectingCancelledError(self._connector.getDestination()))
+        self._connector.stopConnecting()
 
 
 class _EagerConnector(tcp.Connector):
@@ -150,9 +196,11 @@ class _EagerConnector(tcp.Connector):
         return EagerClient(self.host, self.port, self.bindAddress, self, self.reactor)
 
 
-def dialler(reactor: IReactorTCP) -> IReactorTCP | EagerDialler:
-    """What an endpoint for an address takes in place of ``reactor`` to connect eagerly.
+def eager_endpoint(reactor: IReactorTCP, host: str, port: int) -> IStreamClientEndpoint:
+    """The endpoint of an address, an IPv4 or IPv6 literal, whose connections are eager.
 
-    A reactor without sockets of its own, as tests use, is left as it is.
+    A reactor without sockets of its own, as tests use, connects as it always does.
     """
-    return EagerDialler(reactor) if isinstance(reactor, PosixReactorBase) else reactor
+    if isinstance(reactor, PosixReactorBase):
+        return EagerEndpoint(reactor, host, port)
+    return (TCP6ClientEndpoint if ":" in host else TCP4ClientEndpoint)(reactor, host, port)

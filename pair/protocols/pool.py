@@ -10,13 +10,14 @@ from twisted.internet.error import ConnectionClosed
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
-from pair.protocols.http_client import Call, ClientConnection, DialTimeoutError, ResponseReceiver, Target
+from pair.protocols.http_client import Call, ClientConnection, DialTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from twisted.internet.interfaces import IAddress, IDelayedCall, IProtocol, IReactorTime, IStreamClientEndpoint
 
+    from pair.protocols.calls import ResponseReceiver, Target
     from pair.protocols.response import ResponseHead
 
 _SWEEP_SECONDS = 1.0

@@ -12,7 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from pair.protocols.http_client import Call, ClientConnection, FailureKind, Target, UpstreamFailure
+from pair.protocols.calls import FailureKind, Target, UpstreamFailure
+from pair.protocols.http_client import Call, ClientConnection
 from pair.protocols.pool import ClientPool
 from pair.protocols.upload import PIECE
 from pair.test.protocols.upstream import GET, POST, TARGET, Endpoint, Receiver, Transport

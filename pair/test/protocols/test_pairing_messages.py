@@ -142,7 +142,7 @@ class MessageTests(SynchronousTestCase):
         """The highest version of both is taken; without one the hello is none of ours (CL-42)."""
         hello = read_request(Couple().inviter.hello)
         for versions, chosen in (((1,), 1), ((7, 1, 2), 1), ((2, 3), None)):
-            offered = replace(hello, versions=versions)  # type: ignore[type-var]
+            offered = replace(hello, versions=versions)
             self.assertEqual(read_request(encode(offered)).version, chosen)  # type: ignore[union-attr]
         body = encode(offered)
         self.assertRaises(MalformedError, JoinerExchange, RACK, body, check_leaf, lambda *_: None, Draws("x"))

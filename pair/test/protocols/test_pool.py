@@ -6,7 +6,7 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.protocols.http_client import Target, UpstreamFailure
+from pair.protocols.calls import Target, UpstreamFailure
 from pair.protocols.pool import ClientPool
 from pair.protocols.upload import PIECE
 from pair.test.protocols.upstream import GET, POST, TARGET, Endpoint, Receiver, Transport

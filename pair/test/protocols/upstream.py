@@ -12,13 +12,14 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from pair.protocols.http_client import ClientConnection, Target, UpstreamFailure
+from pair.protocols.calls import Target, UpstreamFailure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from twisted.internet.task import Clock
 
+    from pair.protocols.http_client import ClientConnection
     from pair.protocols.response import ResponseHead
 
 TARGET = Target("engine", "127.0.0.1", 11435, b"127.0.0.1:11435")
@@ -96,7 +97,7 @@ class Dial:
         transport = Transport(self._clock)
         protocol = self._factory.buildProtocol(IPv4Address("TCP", "127.0.0.1", 11435))
         assert protocol is not None
-        transport.protocol = cast(ClientConnection, protocol)
+        transport.protocol = cast("ClientConnection", protocol)
         protocol.makeConnection(transport)
         self.done.callback(protocol)
         return transport
