@@ -4,16 +4,18 @@
 # What is set up lives in .venv; files in .make say since when. A newer pyproject.toml sets it up anew.
 
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check
+WEIGHTS := PIP_QUIET=2 .venv/bin/python -m pair.engines.weights
 
-.PHONY: run test lint docs faults spec clean
+.PHONY: run test lint docs faults bench spec clean
 .DELETE_ON_ERROR:
 
 # ARGS are options of `twistd pair`: make run ARGS="--set proxy.ports.ollama=0"
 run: .make/run
-	@PIP_QUIET=2 .venv/bin/python -m pair.engines.weights || echo "The node starts without a model of its own. To try again: make run"
+	@$(WEIGHTS) || echo "The node starts without a model of its own. To try again: make run"
 	@exec .venv/bin/twistd --nodaemon pair $(ARGS)
 
 test: .make/test
+	@$(WEIGHTS) || echo "The tests that need a real model are skipped."
 	.venv/bin/python -m twisted.trial --temp-directory .make/trial pair
 
 # The long counts: hypothesis tries twenty times as much.
@@ -25,6 +27,10 @@ lint: .make/lint
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+
+# NAME is one or more of them; without it, all: make bench NAME="req lat"
+bench: .make/run
+	@.venv/bin/python -m benchmarks $(NAME)
 
 docs: .make/docs
 	.venv/bin/sphinx-build -W -q docs docs/_build/html

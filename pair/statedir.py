@@ -78,7 +78,7 @@ class StateDirectory:
         self._lock: int | None = None
 
     def prepare(self) -> None:
-        """Make the directory if need be, and check owner, modes and that it can be written.
+        """Make the directory if need be, and check owner and modes. Nothing is written: another process may hold it.
 
         Raises:
             StateError: The directory, or a secret in it, is not usable (OP-13).
@@ -89,8 +89,6 @@ class StateDirectory:
             self._check_directory()
             for name in SECRETS:
                 self._check_secret(self.path / name)
-            self.replace(".probe", b"", 0o600)
-            (self.path / ".probe").unlink()
         except FileExistsError:
             raise StateError(self.path, "it is not a directory", "choose another place with --state-dir") from None
         except OSError as error:
@@ -122,11 +120,13 @@ class StateDirectory:
             )
 
     def lock(self) -> None:
-        """Take the lock; the kernel lets it go when the process ends, however it ends.
+        """Take the lock, and check that files can be written.
+
+        The kernel lets the lock go when the process ends, however it ends.
 
         Raises:
             AlreadyRunning: Another process holds it (OP-14).
-            StateError: The lock file cannot be written.
+            StateError: The lock, or another file, cannot be written (OP-13).
         """
         path = self.path / LOCK
         try:
@@ -138,6 +138,8 @@ class StateDirectory:
             holder = LockHolder(pid=os.getpid(), started_at=int(time.time() * 1000))
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, msgspec.json.encode(holder) + b"\n", 0)
+            self.replace(".probe", b"", 0o600)
+            (self.path / ".probe").unlink()
         except BlockingIOError:
             holder_text = os.pread(descriptor, 1024, 0)
             os.close(descriptor)

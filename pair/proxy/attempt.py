@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from twisted.internet.interfaces import IDelayedCall
 
-    from pair.protocols.http_client import Call, UpstreamFailure
+    from pair.protocols.calls import UpstreamFailure
+    from pair.protocols.http_client import Call
     from pair.proxy.request import ClientRequest
     from pair.routing.candidates import Candidate
 

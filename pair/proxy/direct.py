@@ -23,7 +23,8 @@ from pair.proxy.unrecorded import UNRECORDED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pair.protocols.http_client import Call, UpstreamFailure
+    from pair.protocols.calls import UpstreamFailure
+    from pair.protocols.http_client import Call
     from pair.protocols.response import ResponseHead
     from pair.proxy.request import ClientRequest
     from pair.routing.dialects import AfterSuccess

@@ -106,10 +106,7 @@ class Facades:
         self._made: dict[str, FacadeService] = {}
         self._lock = DeferredLock()
         served = self._loaded.settings.proxy.facades
-        self.services = {
-            name: Switched(reactor, self._supervised(name), name in served)
-            for name in NAMES
-        }
+        self.services = {name: Switched(reactor, self._supervised(name), name in served) for name in NAMES}
         self._host = Host(
             engine_at=self._engine_at,
             program_at=self._program_at,

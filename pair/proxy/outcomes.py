@@ -17,7 +17,7 @@ from pair.routing.breaker import HoldKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pair.protocols.http_client import FailureKind
+    from pair.protocols.calls import FailureKind
     from pair.routing.candidates import Candidate
     from pair.routing.dialects import Verdict
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pair.protocols.http_client import Target
+from pair.protocols.calls import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable

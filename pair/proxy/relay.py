@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pair.interfaces import IJob
+    from pair.protocols.calls import UpstreamFailure
     from pair.protocols.http1 import Fields
-    from pair.protocols.http_client import Call, UpstreamFailure
+    from pair.protocols.http_client import Call
     from pair.protocols.response import ResponseHead
     from pair.proxy.plane import Plane
     from pair.proxy.request import ClientRequest

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as OutOfTime
 
-from pair.protocols.http_client import Target
+from pair.protocols.calls import Target
 from pair.records.engines import EngineAddress
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
     from twisted.python.failure import Failure
 
-    from pair.protocols.http_client import UpstreamFailure
+    from pair.protocols.calls import UpstreamFailure
     from pair.protocols.pool import ClientPool
     from pair.protocols.response import ResponseHead
     from pair.proxy.listeners import Listeners

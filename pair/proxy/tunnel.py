@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from twisted.internet.interfaces import IDelayedCall
 
-    from pair.protocols.http_client import Call, UpstreamFailure
+    from pair.protocols.calls import UpstreamFailure
+    from pair.protocols.http_client import Call
     from pair.protocols.response import ResponseHead
     from pair.proxy.plane import Plane
     from pair.proxy.request import ClientRequest

@@ -92,14 +92,6 @@ class PrepareTests(StateDirectoryTestCase):
         self.assertIn("it is not a directory", str(self.refused()))
         self.assertIn("not a directory", str(self.assertRaises(StateError, StateDirectory(self.path / "x").prepare)))
 
-    def test_not_writable(self) -> None:
-        """A full or read-only file system is told in words, with a cure (OP-13)."""
-        for number, fault in ((errno.ENOSPC, "the file system is full"), (errno.EROFS, "read-only")):
-            directory = BrokenDirectory(self.path, OSError(number, os.strerror(number)))
-            error = self.assertRaises(StateError, directory.prepare)
-            self.assertIn(fault, error.fault)
-            self.assertTrue(error.cure)
-
 
 class BrokenDirectory(StateDirectory):
     """A directory in which nothing can be written."""
@@ -171,6 +163,24 @@ class LockTests(StateDirectoryTestCase):
             self.assertEqual(error.holder.pid, child.pid)
             child.kill()
         self.directory.lock()
+
+    def test_not_writable(self) -> None:
+        """A full or read-only file system is told in words, with a cure, and the lock is free again (OP-13)."""
+        for number, fault in ((errno.ENOSPC, "the file system is full"), (errno.EROFS, "read-only")):
+            directory = BrokenDirectory(self.path, OSError(number, os.strerror(number)))
+            error = self.assertRaises(StateError, directory.lock)
+            self.assertIn(fault, error.fault)
+            self.assertTrue(error.cure)
+        self.directory.lock()
+
+    def test_others_write_nothing(self) -> None:
+        """Whoever does not hold the lock writes nothing: two that start at once do not meet in a file (OP-14)."""
+        self.directory.lock()
+        before = {path: path.stat().st_mtime_ns for path in [self.path, *self.path.iterdir()]}
+        other = StateDirectory(self.path)
+        other.prepare()
+        self.assertRaises(AlreadyRunning, other.lock)
+        self.assertEqual({path: path.stat().st_mtime_ns for path in [self.path, *self.path.iterdir()]}, before)
 
     def test_cannot_be_written(self) -> None:
         """A lock that cannot be made is a fault of the state."""

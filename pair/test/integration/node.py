@@ -44,15 +44,7 @@ LIMIT = 30.0
 MODEL = EMBEDDED_WEIGHTS.name
 
 ROOT = Path(pair.__file__).parents[1]
-_TWISTD = """
-import os
-from twisted.scripts.twistd import run
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-run()
-"""
-# On one CPU the embedded engine computes in one thread. Several wait for each other in loops, and where
-# another program keeps a CPU busy they come to a tenth of the speed of one.
+_TWISTD = "from twisted.scripts.twistd import run; run()"
 _ADMIN = "from pair.admin.main import main; main()"
 _MARK = "TEST_NODE"
 """A variable of the environment that a node's children inherit; by it they are found, whoever their parent is."""

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pair.control.routes import ROUTES
-from pair.test.integration.scripted import CHUNKED, Request, ScriptedEngine
 from pair.test.integration.node import MODEL, Answer, Node, NodeTestCase, Stream, ask, wait_for
+from pair.test.integration.scripted import CHUNKED, Request, ScriptedEngine
 
 CHAT = "/v1/chat/completions"
 
@@ -159,7 +159,9 @@ class CanaryTests(NodeTestCase):
         """So with the real engine: neither question nor answer is anywhere, though it is killed while it answers."""
         node = self.start_node("log.level=debug")
         facade = node.facade("lmstudio")
-        asked = self.chat(MODEL, max_tokens=12, temperature=0)
+        question = "How does the moon make the tides?"
+        asked = self.chat(MODEL, max_tokens=24, temperature=0, ignore_eos=True)
+        asked["messages"][0]["content"] = question
         answer: str = self.ask(facade, CHAT, asked).value["choices"][0]["message"]["content"]
         message = self.ask(facade, "/v1/messages", asked).value["content"][0]["text"]
         stream = Stream(facade, CHAT, self.chat(MODEL, stream=True, max_tokens=1500, ignore_eos=True))
@@ -168,7 +170,7 @@ class CanaryTests(NodeTestCase):
         node.engine_process().kill()
         wait_for("the engine to be back", lambda: ask(facade, CHAT, self.chat(MODEL)).status == 200)
         places = self.places(node)
-        for text in (answer, message):
+        for text in (question, answer, message):
             self.assertGreater(len(text), 20)
             self.assertEqual(found(places, json.dumps(text)[1:20]), [])
         self.assertEqual(found(places, self.word), [])

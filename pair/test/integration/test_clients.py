@@ -8,12 +8,17 @@ import anthropic
 import ollama
 import openai
 
-from pair.test.integration.node import MODEL, Answer, Node, NodeTestCase, ask
+from pair.test.doubles.shelf import MINILM, QWEN
+from pair.test.integration.engines import Engine
+from pair.test.integration.node import MODEL, Answer, Node, NodeTestCase, ask, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FACADES = ("ollama", "lmstudio")
+
+OLLAMA_MODEL = QWEN.name
+EMBEDDING_MODEL = MINILM.name
 
 HELLO: Any = [{"role": "user", "content": "Say hello."}]
 WEATHER: Any = {
@@ -93,6 +98,24 @@ def anthropic_results(url: str) -> dict[str, object]:
     }
 
 
+def ollama_results(url: str) -> dict[str, object]:
+    """What Ollama's client makes of each call."""
+    client = ollama.Client(host=url, timeout=30)
+    chat = client.chat(OLLAMA_MODEL, HELLO)
+    streamed = list(client.chat(OLLAMA_MODEL, HELLO, stream=True))
+    text = client.generate(OLLAMA_MODEL, "The sky is")
+    shown = client.show(OLLAMA_MODEL)
+    return {
+        "list": sorted((each.model, each.digest, each.size) for each in client.list().models),
+        "chat": (chat.message.content, chat.done_reason, chat.eval_count),
+        "chat, streamed": [(each.message.content, each.done) for each in streamed],
+        "generate": (text.response, text.done_reason),
+        "embed": client.embed(EMBEDDING_MODEL, ["hello", "world"]).embeddings,
+        "show": (shown.capabilities, shown.details, shown.modelinfo),
+        "ps": sorted(each.model or "" for each in client.ps().models),
+    }
+
+
 def raw_results(url: str) -> dict[str, object]:
     """Status, and the fields by which a client reads the body."""
     return {name: shape(ask(url, path, body)) for name, (path, body) in RAW.items()}
@@ -103,7 +126,7 @@ def shape(answer: Answer) -> tuple[int, str | None, list[str]]:
 
 
 class ClientTests(NodeTestCase):
-    """In front of the real engine, one request at a time, at temperature 0."""
+    """In front of the real engine, one request at a time, at temperature 0; of Ollama's own API its double."""
 
     def assert_same(self, results: Callable[[str], dict[str, object]]) -> Node:
         """Each facade gives what the engine itself gives."""
@@ -141,6 +164,16 @@ class ClientTests(NodeTestCase):
             self.assertEqual(message.exception.response.headers["x-pair-error"], "model_unknown")
 
     def test_ollama(self) -> None:
+        """``ollama``: list, show, ps, chat, generate and embed, whole and streamed, from the double of Ollama."""
+        engine = Engine("ollama")
+        self.addCleanup(engine.kill)
+        straight = ollama_results(engine.url)
+        # What is in memory is read every few seconds; this node finds it as it is now.
+        node = self.start_node(*engine.settings("double"), embedded=False)
+        wait_for("the engine to be found", lambda: node.engine("double")["routable"])
+        self.assertEqual(ollama_results(node.facade("ollama")), straight)
+
+    def test_ollama_embedded(self) -> None:
         """``ollama`` sees the embedded model in its list, and is told what the model is not served on (PX-24)."""
         client = ollama.Client(host=self.start_node().facade("ollama"))
         self.assertEqual([each.model for each in client.list().models], [MODEL])

@@ -46,15 +46,15 @@ class CrashTests(NodeTestCase):
         self.assertEqual(event, b"event: error")
         self.assertEqual(json.loads(data.removeprefix(b"data: "))["error"]["type"], "api_error")
 
+        lost = [(each["state"], each["error"]["code"], each["attempts"][0]["outcome"]) for each in node.jobs()]
+        self.assertEqual(lost, [("failed", "stream_lost", "broken")] * 2)
+
         told = ask(facade, CHAT_PATH, SHORT)
         if told.status != 200:  # else it waited for the restart
             self.assertEqual((told.status, told.value["error"]["code"]), (502, "engine_stopped"))
         wait_for("it to be well again", lambda: ask(facade, CHAT_PATH, SHORT).status == 200, WELL_AGAIN)
         self.assertNotEqual(node.engine_process(), first)
         self.assertIn("engines:crashed:embedded", node.errors())
-        lost = [each for each in node.jobs() if each["state"] == "failed" and each["stream"]]
-        self.assertEqual([each["error"]["code"] for each in lost], ["stream_lost"] * 2)
-        self.assertEqual([each["attempts"][0]["outcome"] for each in lost], ["broken"] * 2)
         node.stop()
 
     def test_clients(self) -> None:

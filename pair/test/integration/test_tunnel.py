@@ -11,7 +11,7 @@ from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
 from twisted.internet.protocol import Factory, Protocol
 from twisted.trial.unittest import TestCase
 
-from pair.protocols.eager import dialler, listen_eager
+from pair.protocols.eager import eager_endpoint, listen_eager
 from pair.protocols.http_server import HTTPServerFactory
 from pair.protocols.pool import ClientPool
 from pair.proxy.admission import Admission
@@ -24,7 +24,7 @@ from pair.test.routing.facts import engine
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IListeningPort, IStreamClientEndpoint
 
-    from pair.protocols.http_client import Target
+    from pair.protocols.calls import Target
 
 reactor: Any = global_reactor
 
@@ -106,7 +106,7 @@ class TunnelTests(TestCase):
         return self.engines[-1]
 
     def endpoint(self, target: Target) -> IStreamClientEndpoint:
-        return TCP4ClientEndpoint(dialler(reactor), "127.0.0.1", self.engine_port.getHost().port)
+        return eager_endpoint(reactor, "127.0.0.1", self.engine_port.getHost().port)
 
     async def tear_down(self) -> None:
         ports: list[IListeningPort] = [self.port, self.engine_port]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from service_identity import CertificateError
 from twisted.internet import reactor as global_reactor
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import TCP4ClientEndpoint, wrapClientTLS
+from twisted.internet.endpoints import wrapClientTLS
 from twisted.internet.protocol import Protocol, ServerFactory
 from twisted.internet.ssl import CertificateOptions, KeyPair, optionsForClientTLS
 from twisted.internet.tcp import Connector
 from twisted.trial.unittest import TestCase
 
-from pair.protocols.eager import EagerClient, dialler
-from pair.protocols.http_client import Target, UpstreamFailure
+from pair.protocols.calls import Target, UpstreamFailure
+from pair.protocols.eager import EagerClient, eager_endpoint
 from pair.protocols.pool import ClientPool
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ class Outcome:
         self.done.callback(failure)
 
 
-def eager_endpoint(target: Target) -> IStreamClientEndpoint:
-    endpoint = TCP4ClientEndpoint(dialler(reactor), target.host, target.port)
+def endpoint_of(target: Target) -> IStreamClientEndpoint:
+    endpoint = eager_endpoint(reactor, target.host, target.port)
     return wrapClientTLS(optionsForClientTLS(target.host), endpoint) if target.tls else endpoint
 
 
 class ClientTests(TestCase):
     def setUp(self) -> None:
-        self.pool = ClientPool(reactor, eager_endpoint)
+        self.pool = ClientPool(reactor, endpoint_of)
         self.addCleanup(self.pool.close)
 
     def listen(self, factory: EngineFactory, tls: bool = False) -> int:

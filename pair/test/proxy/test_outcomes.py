@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.protocols.http_client import FailureKind
+from pair.protocols.calls import FailureKind
 from pair.proxy.outcomes import (
     EMPTY,
     ROUNDS,

@@ -15,7 +15,7 @@ from pair.test.proxy.bench import NONCE, BenchCase
 from pair.test.proxy.network import Engine, head, response
 
 if TYPE_CHECKING:
-    from pair.protocols.http_client import Target
+    from pair.protocols.calls import Target
 
 OURS = response(409, b"{}", (b"X-Pair-Facade", NONCE.encode()))
 ANOTHERS = response(409, b"{}", (b"X-Pair-Facade", b"other"))

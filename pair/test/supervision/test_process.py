@@ -30,6 +30,7 @@ class Surroundings:
         self.last: list[Callable[[], None]] = []
         self.exits: list[int] = []
         self.said: list[str] = []
+        self.settled = 0
 
     def handle(self, signum: int, handler: Callable[[], None]) -> None:
         self.handlers[signum] = handler
@@ -42,6 +43,9 @@ class Surroundings:
 
     def say(self, line: str) -> None:
         self.said.append(line)
+
+    def settle(self) -> None:
+        self.settled += 1
 
 
 @implementer(IReactorFromThreads)
@@ -113,6 +117,14 @@ class NodeProcessTests(SynchronousTestCase):
         self.assertEqual((self.diary, self.surroundings.handlers), ([], {}))
         self.reactor.run_now()
         self.assertEqual(self.diary, ["start node"])
+
+    def test_settles(self) -> None:
+        """What a start has made is left to itself when the start is over, and only then."""
+        start: Deferred[None] = Deferred()
+        self.process(start)
+        self.assertEqual(self.surroundings.settled, 0)
+        start.callback(None)
+        self.assertEqual(self.surroundings.settled, 1)
 
     def test_term(self) -> None:
         """SIGTERM begins the ordered stop, which ends with 0: the interpreter ends by itself (OP-52)."""
