@@ -125,6 +125,7 @@ class UsualPortsTests(SynchronousTestCase):
         self.assertGreaterEqual(len(lines), 150)
         self.assertIsNone(other.poll())
 
+        wait_for("the engine's end", lambda: node.engine("ollama")["state"] != "running")
         node.admin("endpoints", "set", "ollama", "--off")
         program = self.holder(11434)
         endpoint = node.admin("endpoints", "set", "ollama", "--on")
