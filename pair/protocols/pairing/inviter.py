@@ -289,6 +289,7 @@ class InviterExchange:
 
     def _conclude(self, state: FinalState, reason: Reason | None = None) -> tuple[InviterAction, ...]:
         self.state, self.reason = state, reason
+        self._sent = None  # what is answered from now on comes too late
         self._admitting = False
         return (Ended(state, reason),)
 

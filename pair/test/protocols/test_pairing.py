@@ -6,10 +6,11 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.cluster.leaf import LeafError, check_leaf
+from pair.cluster.leaf import LeafError, check_leaf, make_leaf
 from pair.privacy import Secret
 from pair.protocols.pairing import (
     Admit,
@@ -477,6 +478,7 @@ class EndTests(SynchronousTestCase):
         before = len(couple.here.done)
         couple.here.do(couple.inviter.end("failed", "no_answer"))
         self.assertEqual(couple.here.done[before:], [Ended("failed", "no_answer")])
+        self.assertRaises(ForeignReplyError, couple.reply)
         self.assertEqual(couple.states, ("failed", "paired"))
         self.assertEqual(couple.here.all(Retract), [])
 
@@ -560,7 +562,7 @@ class JudgementTests(SynchronousTestCase):
         for liar in liars:
             self._fails(Couple(joiner=liar))
         couple = Couple()
-        couple.joiner._me = DESK
+        couple.joiner._me = _other_key(RACK)
         self._fails(couple)
 
     def test_inviter_is_not_who_it_said(self) -> None:
@@ -573,8 +575,21 @@ class JudgementTests(SynchronousTestCase):
         for liar in liars:
             self._fails_there(Couple(inviter=liar))
         couple = Couple()
-        couple.inviter._me = RACK
+        couple.inviter._me = _other_key(DESK)
         self._fails_there(couple)
+
+    def test_confirmation_of_the_inviter(self) -> None:
+        """A wrong one fails at the joiner, be all that is sealed right (CL-50)."""
+        for length in (0, 32, 33):
+            couple = Couple()
+            couple.prove()
+            couple.store_here()
+            prove = read_request(couple.here.last(Send).body)
+            assert isinstance(prove, Prove)
+            body = encode(replace(prove, confirm=bytes(length)))
+            couple.there.do(couple.joiner.received(body, couple.inviter._channel.request_mac(prove.n, body)))
+            self.assertEqual(couple.there.all(Ended), [Ended("failed", "protocol_error")])
+            self.assertEqual(couple.there.all(Join), [])
 
     def test_leaf_check_refuses(self) -> None:
         """A leaf that the check refuses is none, whatever else is right (CL-6)."""
@@ -631,6 +646,12 @@ class JudgementTests(SynchronousTestCase):
         self.assertEqual(couple.there.all(Ended), [Ended("failed", "protocol_error")])
         self.assertEqual(couple.here.done[-2:], [Retract(), Ended("failed", "protocol_error")])
         self.assertEqual(couple.there.all(Join), [])
+
+
+def _other_key(node: Party) -> Party:
+    """A node with the UUID and name of another."""
+    key = Ed25519PrivateKey.generate()
+    return Party(node.uuid, node.name, key, make_leaf(node.uuid, key, EPOCH / 1000))
 
 
 def _object(asked: list[Any], reason: Reason, peer: Peer, offer: Offer | None = None) -> Reason:
