@@ -179,7 +179,7 @@ class CompatibleContract:
         """A client that goes in the middle of a stream hurts nobody."""
 
         async def work() -> None:
-            story = {"model": self.model, "stream": True, "prompt": "Tell me 400 words.", "max_tokens": 400}
+            story = {"model": self.model, "stream": True, "prompt": "The sky is", "max_tokens": 400, **SURE}
             asking: Asking = await ask(self.endpoint(), "POST", "/v1/completions", story)
             await asking.begun
             asking.leave()
