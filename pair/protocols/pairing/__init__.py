@@ -2,8 +2,9 @@
 
 Pure. :class:`InviterExchange` and :class:`JoinerExchange` judge every message
 and make every answer; whoever drives them has the sockets, the timers and the
-store. Randomness is an argument. They know nothing of clusters: statements are
-bytes, and whether a peer may be a member is asked of their caller.
+store, and sends a proof, and the answer to one, 60 ms after what caused it
+(CL-35). Randomness is an argument. They know nothing of clusters: statements
+are bytes, and whether a peer may be a member is asked of their caller.
 
 The page ``docs/architecture/pairing.rst`` describes the protocol.
 """

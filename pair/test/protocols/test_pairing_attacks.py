@@ -498,7 +498,7 @@ class MiddleTests(SynchronousTestCase):
         self.assertEqual(couple.there.done, [Refuse(401, "bad_mac")])
 
     def test_tags_differ(self) -> None:
-        """Whoever compares the tags of both screens sees that he is there (CL-45)."""
+        """The tags of both screens differ, unless he tries nonces until they do not: they prove nothing (CL-45)."""
         self.front.greet()
         self.back.greet()
         self.assertNotEqual(self.front.inviter.tag, self.back.joiner.tag)
