@@ -86,6 +86,8 @@ def load(server: Server, body: str, **options: float) -> Load:
                     closings[int(number)] = int(at)
                 case _:
                     counts = msgspec.json.decode(line, type=Counts)
-    if counts is None or counts.errors:
-        raise RuntimeError(f"{server.name}: {counts.errors if counts else 'all'} requests failed")
+    if counts is None:
+        raise RuntimeError(f"{server.name}: the load ended with {generator.returncode}")
+    if counts.errors:
+        raise RuntimeError(f"{server.name}: {counts.errors} requests failed")
     return Load(counts, cpu, resident, closings)

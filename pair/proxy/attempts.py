@@ -169,7 +169,8 @@ class Dispatch:
 
     def _next(self) -> None:
         """Try the first candidate of a new plan, or wait for the next round, or give up."""
-        plan = self._plane.scheduling.plan(replace(self._wanted, tried=self._rounds.excluded))
+        tried = self._rounds.excluded
+        plan = self._plane.scheduling.plan(replace(self._wanted, tried=tried) if tried else self._wanted)
         if plan.answer is not None and not self._past:
             self._answer_gate(plan)
             return

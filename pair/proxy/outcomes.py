@@ -101,6 +101,9 @@ def seconds_to_wait(retry_after: bytes | None) -> float | None:
     return float(retry_after)
 
 
+_NONE: frozenset[tuple[str, str]] = frozenset()
+
+
 class Rounds:
     """Which candidate is next, and when (PX-42, PX-45).
 
@@ -113,21 +116,20 @@ class Rounds:
         self._deadline = deadline
         self._limit = limit
         self._round = 1
-        self._tried: set[tuple[str, str]] = set()
-        self._barred: set[tuple[str, str]] = set()
+        self._tried = self._barred = _NONE
         self._begun = False
 
     @property
     def excluded(self) -> frozenset[tuple[str, str]]:
         """The nodes and engines that this round tries no more."""
-        return frozenset(self._tried)
+        return self._tried
 
     def failed(self, candidate: Candidate, judgement: Judgement) -> None:
         """An attempt at ``candidate`` ended so."""
-        key = (candidate.node, candidate.engine)
-        self._tried.add(key)
+        one = frozenset({(candidate.node, candidate.engine)})
+        self._tried |= one
         if not judgement.returns:
-            self._barred.add(key)
+            self._barred |= one
 
     def next(self, candidates: Sequence[Candidate], now: float) -> Candidate | None:
         """The candidate to try now, or None: the round is over, or it is too late."""
@@ -149,5 +151,5 @@ class Rounds:
         if now + wait > self._deadline:
             return None
         self._round += 1
-        self._tried = set(self._barred)
+        self._tried = self._barred
         return wait

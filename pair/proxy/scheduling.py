@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 TICK = 1.0
 """Seconds between two recomputations when nothing changed."""
 
+_NOTHING: frozenset[str] = frozenset()
+
 SETTLE = 0.05
 """Seconds in which changes are joined into one recomputation: until it is made, the book makes up for them (RT-43)."""
 
@@ -121,7 +123,7 @@ class SchedulerService(Service):
     def demands(self, model: str, header: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
         """The labels that a request for ``model`` requires and forbids (RT-23)."""
         if not self._rules:
-            return header, frozenset()
+            return header, _NOTHING
         keys = [key(naming, model) for naming in NAMINGS] if model else []
         return demands(self._rules, keys, header)
 

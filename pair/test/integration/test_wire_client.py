@@ -9,7 +9,8 @@ from service_identity import CertificateError
 from twisted.internet import reactor as global_reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import wrapClientTLS
-from twisted.internet.protocol import Protocol, ServerFactory
+from twisted.internet.error import ConnectingCancelledError
+from twisted.internet.protocol import Factory, Protocol, ServerFactory
 from twisted.internet.ssl import CertificateOptions, KeyPair, optionsForClientTLS
 from twisted.internet.tcp import Connector
 from twisted.trial.unittest import TestCase
@@ -106,6 +107,13 @@ class ClientTests(TestCase):
         outcome = Outcome()
         self.pool.send(Target("engine", "127.0.0.1", port, b"localhost", tls), GET, body, outcome)
         return await outcome.done
+
+    async def test_given_up(self) -> None:
+        """A connection that nobody waits for any more is not made."""
+        port = self.listen(EngineFactory())
+        connecting = eager_endpoint(reactor, "127.0.0.1", port).connect(Factory())
+        connecting.cancel()
+        await self.assertFailure(connecting, ConnectingCancelledError)
 
     async def test_reused(self) -> None:
         """Two requests share one eager connection, undelayed and kept alive (AR-8, PX-52, PX-67)."""
