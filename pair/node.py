@@ -13,6 +13,7 @@ from pair.choices import Choices
 from pair.cluster.identity import load as load_identity
 from pair.engines.checks import check_engines
 from pair.ground import Ground
+from pair.logs import Logger
 from pair.parts import Parts
 from pair.statedir import StateDirectory
 from pair.supervision.process import INode
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from pair.parts import Extensions
     from pair.settings import Loaded
+
+log = Logger()
 
 
 def build_node(loaded: Loaded, extensions: Extensions, directory: Path, reactor: Any) -> Node:
@@ -100,6 +103,7 @@ class Node(Service):
         if self._parts is not None:
             self._parts.stopping()
             await self._parts.services.stopService()
+            log.info("PAIR has stopped.")
         await self._ground.stopService()
 
 

@@ -14,7 +14,7 @@ from pair.admin.failures import Failed, Unreachable
 if TYPE_CHECKING:
     from pathlib import Path
 
-START = "twistd -n pair"
+START = "twistd -n pair (in a checkout: make run)"
 
 
 class ControlFile(Struct, frozen=True, rename="camel"):

@@ -6,6 +6,7 @@ Who may ask was settled before (:mod:`pair.surfaces.site`, :mod:`pair.control.au
 from __future__ import annotations
 
 import re
+import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
@@ -167,6 +168,9 @@ class ControlApi:
         except PortDenied:
             message = "The system does not let PAIR listen on that port; it may lie in a reserved range."
             raise Refused(409, "port_occupied", message) from None
+        except sqlite3.Error:
+            message = "The choice could not be written to the disk; nothing has changed."
+            raise Refused(503, "not_ready", message) from None
         return json_reply(next(each for each in self._endpoints() if each.facade == facade))
 
     def _node(self, node: str) -> str:

@@ -77,9 +77,9 @@ class LayerTests(SynchronousTestCase):
         self.assertEqual({each for each in reached(pure) if each.partition(".")[0] in IMPURE}, set())
 
     def test_only_the_top_imports_the_reactor(self) -> None:
-        """Everything below ``tap`` and ``node`` is handed its reactor or clock (AR-3)."""
+        """Everything below ``tap`` is handed its reactor or clock (AR-3)."""
         found = {path.relative_to(ROOT).as_posix() for path in modules() if imports_reactor(path)}
-        self.assertLessEqual(found, {"tap.py", "node.py"})
+        self.assertEqual(found, {"tap.py"})
 
     def test_files_stay_small(self) -> None:
         """A file over 400 lines holds two things (House style)."""

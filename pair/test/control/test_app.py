@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from sqlite3 import OperationalError
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -278,6 +279,7 @@ class EndpointTests(SynchronousTestCase):
             (PortReserved(1234), 422, "invalid_value", {"path": "port"}),
             (PortOccupied(11500, "nc (pid 9)"), 409, "port_occupied", {"port": "11500", "holder": "nc (pid 9)"}),
             (PortDenied(80), 409, "port_occupied", {}),
+            (OperationalError("disk I/O error"), 503, "not_ready", {}),
         ):
             self.node.facades.outcome = lambda reason=reason: fail(reason)  # type: ignore[misc]
             for answer in (self.put(b'{"port":11500}'), self.delete()):
