@@ -9,7 +9,7 @@ from msgspec import Struct
 from pair.proxy.bodies import is_name
 from pair.routing.breaker import HoldKind
 from pair.routing.candidates import Request
-from pair.routing.dialects import CHAT, Route, id_in_path, match
+from pair.routing.dialects import CHAT, Route, id_in_path, match, normalise_path
 from pair.routing.explain import Account, Explanation
 from pair.routing.planning import Answer
 from pair.surfaces.refusals import Refused
@@ -76,10 +76,11 @@ def explanation(scheduling: SchedulerService, asked: ExplainBody) -> Explanation
     Raises:
         Refused: Its path is none of those that are planned, or its model no name.
     """
-    route = match(asked.facade, "POST", asked.path) or match(asked.facade, "GET", asked.path)
+    path = normalise_path(asked.path)
+    route = match(asked.facade, "POST", path) or match(asked.facade, "GET", path)
     if route is None or route.role not in ("inference", "owner"):
         raise Refused(422, "invalid_value", "Requests for this path are not routed by model.", path="path")
-    model = asked.model or (id_in_path(route, asked.path) if route.model_from == "path" else "")
+    model = asked.model or (id_in_path(route, path) if route.model_from == "path" else "")
     if not is_name(model):
         raise Refused(422, "invalid_value", "No engine has a model of such a name.", path="model")
     return scheduling.explain(_request(scheduling, asked.facade, route, model))

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 HEAD_LIMIT = 64 * 1024
 """Octets of one response head, status line included."""
 
+_CONTROLS = bytes(each for each in range(32) if each != 9) + b"\x7f"
+
 
 class ResponseHead(FieldLookup, Struct, frozen=True):
     """A final response head. ``fields`` are as sent, in order; trailers never join them.
+    ``reason`` is without control characters, which a terminal would obey.
 
     ``content_length`` and ``chunked`` are what the fields say, also where the
     response has no body (HEAD, 204, 304).
@@ -190,7 +193,8 @@ class ResponseReader:
         length, chunked = (None, False) if status == 101 else body_framing(named, int(minor))
         self._length = 0 if self._head_only or status in (204, 304) else length
         keep_alive = parser.should_keep_alive()
-        self.head = ResponseHead(status, self._reason, int(minor), fields, named, length, chunked, keep_alive)
+        reason = self._reason.translate(None, _CONTROLS)
+        self.head = ResponseHead(status, reason, int(minor), fields, named, length, chunked, keep_alive)
         self.complete = self._head_only
 
     def on_message_complete(self) -> None:

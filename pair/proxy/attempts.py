@@ -132,6 +132,8 @@ class Dispatch:
         if self._body is not None:
             self._body.free()
         candidate = attempt.candidate
+        if head.status < 400:
+            self._plane.scheduling.catalogue.note_route_answers(candidate.node, candidate.engine, self._wanted.route)
         if self._sent is not None:
             self._plane.scheduling.holds.committed(self._sent)
             self._sent = None

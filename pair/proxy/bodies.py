@@ -8,6 +8,7 @@ that is the engine's business.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,9 @@ class _Fields(Struct):
 
 
 _decoder = msgspec.json.Decoder(_Fields)
+_SURROGATES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
 
 
 def read(route: Route, content_type: bytes | None, body: bytes) -> Routed | Refusal:
@@ -64,9 +68,8 @@ def read(route: Route, content_type: bytes | None, body: bytes) -> Routed | Refu
     Returns:
         Routed, or the refusal ``bad_request`` or ``bad_model``.
     """
-    try:
-        fields = _decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    fields = _fields(body)
+    if fields is None:
         return refusal("bad_request") if _is_json(content_type) else Routed(None, route.streams)
     raw = fields.model
     if not len(raw) and route.model_from == "body_or_name":
@@ -80,6 +83,29 @@ def read(route: Route, content_type: bytes | None, body: bytes) -> Routed | Refu
         stream if isinstance(stream, bool) else route.streams,
         _intent(route, fields) if model else "run",
     )
+
+
+def _fields(body: bytes) -> _Fields | None:
+    """The routed fields, or None where ``body`` is not JSON.
+
+    Half of a surrogate pair is JSON by its grammar, which clients send that cut
+    a text inside an emoji, and engines take: it is read as if it stood for the
+    replacement character. The body that is sent on is as it was.
+    """
+    try:
+        return _decoder.decode(body)
+    except RecursionError:
+        return None
+    except msgspec.DecodeError:
+        mended = _SURROGATES.sub(_replace_half, body)
+    try:
+        return None if mended == body else _decoder.decode(mended)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _replace_half(found: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if len(found[0]) == 6 else found[0]
 
 
 def is_name(model: str) -> bool:

@@ -63,10 +63,10 @@ class Collector:
         """Refuse what cannot be kept; else read it."""
         exchange = self._request.exchange
         declared = exchange.head.content_length or 0
-        coding = exchange.head.value(b"content-encoding")
+        codings = {each.strip().lower() for each in exchange.head.values(b"content-encoding")}
         if declared > self._plane.settings.max_body:
             self._refuse(self._too_large())
-        elif coding is not None and coding.strip().lower() not in (b"", b"identity"):
+        elif codings.difference((b"", b"identity")):
             self._refuse(refusal("unsupported_encoding"))
         elif not self._body.hold(declared):
             self._refuse(refusal("overloaded", retry_after=2))

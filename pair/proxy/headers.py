@@ -105,12 +105,13 @@ def origin_form(target: bytes) -> bytes:
     return rest[path:]
 
 
-def response_fields(fields: Sequence[Field], *, chunked: bool, extra: Fields = ()) -> list[Field]:
+def response_fields(fields: Sequence[Field], *, chunked: bool, status: int = 200, extra: Fields = ()) -> list[Field]:
     """The fields that a client gets of an engine's answer.
 
     Args:
         fields: The engine's, as sent.
         chunked: The body is handed on with the chunks it came in, so that the fields must say so.
+        status: Of the answer. A 204 has no body, and nothing may say that it has (RFC 9110, section 8.6).
         extra: Ours: those of CORS, and those that explain.
     """
     # What frames the body is ours to keep, whatever Connection says.
@@ -124,7 +125,7 @@ def response_fields(fields: Sequence[Field], *, chunked: bool, extra: Fields = (
             continue
         if low == b"content-type":
             streams = field[1].partition(b";")[0].strip().lower() in _STREAMS
-        elif (low == b"vary" and _about_origin(field[1])) or (low == b"content-length" and chunked):
+        elif (low == b"vary" and _about_origin(field[1])) or (low == b"content-length" and (chunked or status == 204)):
             continue
         seen.add(low)
         kept.append(field)

@@ -76,8 +76,10 @@ class Relay:
     def begin(self, raw: bytes, parts: Sequence[bytes]) -> None:
         """Send the head with the first bytes of the body, and pass on what follows."""
         head = self._head
-        chunked = self._raw and head.chunked
-        fields = response_fields(head.fields, chunked=chunked, extra=(*self._request.cors, *self._extra))
+        chunked = self._raw and head.chunked and head.status not in (204, 304)
+        fields = response_fields(
+            head.fields, chunked=chunked, status=head.status, extra=(*self._request.cors, *self._extra)
+        )
         exchange = self._exchange
         exchange.lost = self.client_gone
         self._request.status = head.status

@@ -23,7 +23,7 @@ class ClientRequest:
         facade: where it came in.
         id: names it in the log and in ``X-Pair-Request``.
         method: as text.
-        path: as sent, without the query and one trailing slash.
+        path: as sent, without the query; a listed one also without one trailing slash.
         target: what is forwarded: path and query.
         route: of the path table; None is the class *pass*.
         family: in whose dialect errors are told (PX-84).
@@ -55,9 +55,12 @@ class ClientRequest:
         self.facade = facade
         self.id = id
         self.method = head.method.decode("latin-1")
-        self.path = normalise_path(raw_path.decode("latin-1"))
+        sent = raw_path.decode("latin-1")
+        path = normalise_path(sent)
+        self.route: Route | None = match(facade, self.method, path)
+        # What is not listed is for the engine to judge, down to the last slash.
+        self.path = sent if self.route is None else path
         self.target = self.path.encode("latin-1") + question + query
-        self.route: Route | None = match(facade, self.method, self.path)
         self.family: Family = self.route.family if self.route is not None else family_of(facade, self.path)
         self.origin: bytes | None = None
         self.began_at = began_at

@@ -173,7 +173,7 @@ class SchedulerService(Service):
 
     def note_route_missing(self, node: str, engine: str, route: Route) -> None:
         """That engine answered that it has no such route (RT-10)."""
-        self.catalogue.note_route_missing(node, engine, route)
+        self.catalogue.note_route_missing(node, engine, route, self._monotonic())
 
     def _epoch_ms(self) -> int:
         return int(self._clock.seconds() * 1000)
@@ -202,6 +202,7 @@ class SchedulerService(Service):
 
     def _tick(self) -> None:
         self.book.forget(self._monotonic())
+        self.catalogue.forget_missing_routes(self._monotonic())
         self.holds.tick()
         self._recompute()
 

@@ -160,11 +160,19 @@ class Owner(Struct, frozen=True):
             yield "tried"
 
 
-class _MissingRoutes(Struct, frozen=True):
-    """Routes that an engine of this version was found not to have, though its dialect declares them."""
+ROUTE_MISSING_SECONDS = 60.0
+"""How long a route counts as missing. A 404 may be about something else that the client named."""
+
+
+class _KnownRoutes(Struct):
+    """What an engine of this version was found to have, and not to have though its dialect declares it.
+
+    ``missing`` has, for each key, until when it counts as missing (monotonic seconds).
+    """
 
     version: str | None
-    keys: frozenset[str]
+    answered: set[str]
+    missing: dict[str, float]
 
 
 _Place = tuple[str, str]
@@ -186,7 +194,7 @@ class Catalogue:
         self._nodes: dict[str, NodeFacts] = {}
         self._owners: dict[_Key, dict[_Place, Owner]] = {}
         self._entries: dict[str, list[tuple[_Key, _Place]]] = {}
-        self._missing: dict[_Place, _MissingRoutes] = {}
+        self._routes: dict[_Place, _KnownRoutes] = {}
         # What was asked for, by facade and name as sent, since the last change.
         self._found: dict[tuple[str, str], tuple[Owner, ...]] = {}
 
@@ -196,28 +204,50 @@ class Catalogue:
             return
         self._nodes[facts.id] = facts
         versions = {(facts.id, each.status.id): each.status.version for each in facts.inventory.engines}
-        for place in [each for each in self._missing if each[0] == facts.id]:
-            if place not in versions or versions[place] != self._missing[place].version:
-                del self._missing[place]
+        for place in [each for each in self._routes if each[0] == facts.id]:
+            if place not in versions or versions[place] != self._routes[place].version:
+                del self._routes[place]
         self._index(facts)
 
     def remove(self, node: str) -> None:
         """Forget a node; of one that is not known, nothing."""
         self._nodes.pop(node, None)
         self._unindex(node)
-        self._missing = {place: each for place, each in self._missing.items() if place[0] != node}
+        self._routes = {place: each for place, each in self._routes.items() if place[0] != node}
 
-    def note_route_missing(self, node: str, engine: str, route: Route) -> None:
-        """That engine answered that it has no such route: it counts as without, until its version changes (RT-10)."""
-        facts = self._nodes.get(node)
-        if facts is None:
-            return
-        known = self._missing.get((node, engine))
-        for each in facts.inventory.engines:
-            if each.status.id == engine:
-                keys = (known.keys if known else frozenset()) | {route.key}
-                self._missing[node, engine] = _MissingRoutes(each.status.version, keys)
-        self._index(facts)
+    def note_route_answers(self, node: str, engine: str, route: Route) -> None:
+        """That engine has served that route: a 404 there is about something else from now on (RT-10)."""
+        known = self._routes_of(node, engine)
+        if known is not None:
+            known.answered.add(route.key)
+
+    def note_route_missing(self, node: str, engine: str, route: Route, now: float) -> None:
+        """That engine answered that it has no such route.
+
+        If it has never served it, it counts as without for
+        :data:`ROUTE_MISSING_SECONDS`, or until its version changes (RT-10).
+        """
+        known = self._routes_of(node, engine)
+        if known is not None and route.key not in known.answered:
+            known.missing[route.key] = now + ROUTE_MISSING_SECONDS
+            self._index(self._nodes[node])
+
+    def forget_missing_routes(self, now: float) -> None:
+        """Let what was found missing long enough ago be asked again."""
+        for (node, _), known in self._routes.items():
+            past = [route for route, until in known.missing.items() if until <= now]
+            for route in past:
+                del known.missing[route]
+            if past:
+                self._index(self._nodes[node])
+
+    def _routes_of(self, node: str, engine: str) -> _KnownRoutes | None:
+        known = self._routes.get((node, engine))
+        if known is None and node in self._nodes:
+            for each in self._nodes[node].inventory.engines:
+                if each.status.id == engine:
+                    known = self._routes[node, engine] = _KnownRoutes(each.status.version, set(), {})
+        return known
 
     def owners(self, facade: str, model: str) -> tuple[Owner, ...]:
         """Those that list ``model`` on ``facade``, under either naming (RT-13), in their order.
@@ -286,7 +316,7 @@ class Catalogue:
         status = engine.status
         dialect = facts.dialects.get(status.id)
         routes = frozenset() if dialect is None else dialect.routes.get(facade, frozenset())
-        missing = self._missing.get((facts.id, status.id))
+        known = self._routes.get((facts.id, status.id))
         loaded = None if model is None or not (model.loaded or status.loaded != "unknown") else bool(model.loaded)
         return Owner(
             candidate=Candidate(
@@ -301,7 +331,7 @@ class Catalogue:
             key=key,
             revision=engine.revision,
             node=facts,
-            routes=routes - missing.keys if missing else routes,
+            routes=routes.difference(known.missing) if known is not None and known.missing else routes,
             routable=status.routable,
             loaded_only=facts.loaded_only or (dialect is not None and dialect.eligible == "loaded"),
             order=(facts.id, not loaded, status.health != "ok", status.ownership != "owned", status.id),

@@ -225,10 +225,9 @@ def match(facade: str, method: str, path: str) -> Route | None:
     Args:
         facade: ``ollama`` or ``lmstudio``; another is a KeyError.
         method: as sent; HEAD counts as GET where it is not listed itself.
-        path: as sent, without the query. It is compared as it stands: an
+        path: of :func:`normalise_path`. It is compared as it stands: an
             encoded spelling of a listed path is not listed.
     """
-    path = normalise_path(path)
     route = _find(facade, method, path)
     return _find(facade, "GET", path) if route is None and method == "HEAD" else route
 
@@ -245,7 +244,7 @@ def _find(facade: str, method: str, path: str) -> Route | None:
 
 def id_in_path(route: Route, path: str) -> str:
     """What stands for ``{id}`` in a path that matched ``route``, percent-decoded once (PX-23)."""
-    return unquote(normalise_path(path)[len(route.path) - len(_ID) :])
+    return unquote(path[len(route.path) - len(_ID) :])
 
 
 def routes_of(facade: str, *paths: str) -> frozenset[str]:

@@ -58,6 +58,9 @@ class Plan(Struct, frozen=True):
     instead: str | None = None
 
 
+_NO_START_HELPS: frozenset[ExcludedBy] = frozenset({"route_unsupported", "drained", "label_rule"})
+
+
 def plan(
     request: Request,
     catalogue: Catalogue,
@@ -143,7 +146,8 @@ def _answer(request: Request, failed: Sequence[frozenset[ExcludedBy]]) -> Answer
     if frozenset({"not_loaded"}) in failed:
         return "model_not_loaded"
     away = frozenset({"offline", "not_trusted", "incompatible"})
-    if any("engine_stopped" in each and not each & away for each in failed):
+    # Only where a start would help is it the stop that is told.
+    if any("engine_stopped" in each and not each & (away | _NO_START_HELPS) for each in failed):
         return "engine_stopped"
     if any(each & away for each in failed):
         return "owners_offline"

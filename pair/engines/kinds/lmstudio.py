@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 LACKS_MODEL = Pattern(
     (400, 404),
     r"no models? (is |are )?(currently )?loaded|model is (unloaded|not loaded)|failed to load model"
-    r"|model_not_found|model .{1,300} not found",
+    r"|model_not_found|model .{1,600} not found",
 )
 """Just-in-time loading is off or failed, or there is no such model."""
 

@@ -37,7 +37,7 @@ DIALECT = Dialect(
     routes={"ollama": routes_of("ollama", "/")},
     naming="ollama",
     eligible="on_disk",
-    stale=(Pattern((404,), "model .{1,300} not found"),),
+    stale=(Pattern((404,), "model .{1,600} not found"),),
     idle=60.0,
 )
 

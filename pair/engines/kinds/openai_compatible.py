@@ -34,7 +34,7 @@ _ROUTES = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 DIALECT = Dialect(
     kind="openai-compatible",
     routes={"ollama": routes_of("ollama", *_ROUTES), "lmstudio": routes_of("lmstudio", *_ROUTES)},
-    stale=(Pattern((404,), "model_not_found|model .{1,300}(does not exist|not found)"),),
+    stale=(Pattern((404,), "model_not_found|model .{1,600}(does not exist|not found)"),),
 )
 
 

@@ -39,6 +39,12 @@ class ResponseReaderTests(SynchronousTestCase):
         self.assertEqual((reader.head.content_length, reader.head.chunked, reader.head.keep_alive), (5, False, True))
         self.assertEqual(reader.head.value(b"content-type"), b"text/plain")
 
+    def test_reason(self) -> None:
+        """A reason phrase is without control characters, which the terminal of a client would obey."""
+        reader, _, _ = read(b"HTTP/1.1 200 \x1b[31mVery\x01 well\r\nContent-Length: 0\r\n\r\n")
+        assert reader.head is not None
+        self.assertEqual(reader.head.reason, b"[31mVery well")
+
     @given(st.lists(st.integers(0, len(CHUNKED + BODY)), max_size=8))
     def test_any_split(self, cuts: list[int]) -> None:
         """However a chunked response is cut into reads, the raw bytes and the body are the same (PX-58)."""

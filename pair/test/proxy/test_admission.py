@@ -28,7 +28,7 @@ class OrderTests(BenchCase):
         ("stopping", 503, {"stopping": True}),
         ("overloaded", 503, {"max_active": 0}),
         ("too_large", 413, {"max_body": 5}),
-        ("unsupported_encoding", 415, {"Content_Encoding": "gzip"}),
+        ("unsupported_encoding", 415, {"Content_Encoding": "identity", "content_encoding": "gzip"}),
         ("bad_model", 400, {"model": 5}),
         ("model_unknown", 502, {"model": "x"}),
     )

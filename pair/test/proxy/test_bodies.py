@@ -45,6 +45,13 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual(self.model(b'{"Model":"x","model":"a","MODEL":"y"}'), "a")
         self.assertEqual(self.model(b' {"model" : "\\u00e9" } '), "é")
 
+    def test_half_a_surrogate_pair(self) -> None:
+        """JSON by its grammar, and taken by engines: it hides no field (PX-34)."""
+        for text in (rb"hi \ud83d", rb"\uDE00", rb"\ud83d\ud83d\ude00", rb"\\ud83d \ud83d"):
+            self.assertEqual(self.model(b'{"messages":["%s"],"model":"a"}' % text), "a")
+        self.assertEqual(self.model(rb'{"model":"\ud83d\ude00","x":"\ud83d"}'), "\U0001f600")
+        self.assertEqual(self.code(rb'{"model":"a","x":"\ud83d"'), "bad_request")
+
     def test_model_less(self) -> None:
         """An absent or empty model is none; the engine judges the body (PX-35)."""
         self.assertIsNone(self.model(b"{}"))

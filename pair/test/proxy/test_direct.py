@@ -71,6 +71,14 @@ class PlaceTests(DirectCase):
         bench.client.asks("GET", "/props")
         self.assert_refused(bench, 404, "route_unknown")
 
+    def test_slashes_of_the_rest_are_the_engines(self) -> None:
+        """Only a listed path loses a slash, and only one: what is matched is what is sent (RT-6)."""
+        for path in ("/docs/?x=1", "/api/chat//", "/a//b"):
+            bench = self.bench(OLLAMA)
+            bench.client.asks("POST", path, b"{}")
+            self.assertTrue(bench.a.asked.startswith(f"POST {path} HTTP/1.1\r\n".encode()), path)
+            self.assertEqual(bench.in_use(), {"underway": 1})
+
     def test_fields(self) -> None:
         """H01, EN-5: the engine's own authority, and its stored credential in place of the client's."""
         bench = self.bench(OLLAMA)

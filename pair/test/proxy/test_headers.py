@@ -155,6 +155,12 @@ class ResponseFieldsTests(SynchronousTestCase):
         named = [(b"Connection", b"content-length, x-a"), (b"Content-Length", b"5"), (b"X-A", b"1")]
         self.assertEqual(response_fields(named, chunked=False), [(b"Content-Length", b"5")])
 
+    def test_no_content(self) -> None:
+        """A 204 says nothing of a body, whatever the engine says (RFC 9110, section 8.6)."""
+        fields = [(b"Content-Length", b"5"), (b"X-A", b"1")]
+        self.assertEqual(response_fields(fields, chunked=False, status=204), [(b"X-A", b"1")])
+        self.assertEqual(response_fields(fields, chunked=False, status=304), fields)
+
     def test_vary(self) -> None:
         """A Vary that is about more than the engine's own CORS stays."""
         for value, kept in [(b"Origin", False), (b"origin, Access-Control-Request-Method", False)]:

@@ -102,6 +102,13 @@ class FramingTests(StreamCase):
         )
         self.assertEqual((bench.ending, bench.job.usage), (("completed", None), Usage()))
 
+    def test_no_body_is_framed(self) -> None:
+        """An answer without a body is not handed on as chunked, or the client would wait for it (RFC 9112, 6.1)."""
+        bench = self.ask()
+        bench.a.answers(b"HTTP/1.1 204 X\r\nTransfer-Encoding: chunked\r\n\r\n")
+        self.assertNotIn("transfer-encoding", bench.client.answer.fields)
+        self.assertEqual((bench.client.answer.status, bench.client.answer.body), (204, b""))
+
     def test_second_message(self) -> None:
         """A read that holds more than the answer is no use: only an abort follows."""
         bench = self.streaming(chunk(LINE), chunk(DONE) + LAST_CHUNK + b"HTTP/1.1 200 OK\r\n\r\n")

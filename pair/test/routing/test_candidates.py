@@ -178,7 +178,7 @@ class MissingRouteTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.route = request(path="/v1/completions").route
         self.known = catalogue(node("a", engine("llamacpp", "m", version="1")), node("b", engine("llamacpp", "m")))
-        self.known.note_route_missing("a", "llamacpp", self.route)
+        self.known.note_route_missing("a", "llamacpp", self.route, 0.0)
 
     def lacking(self, facade: str = "ollama") -> list[str]:
         return [each.node.id for each in self.known.owners(facade, "m") if self.route.key not in each.routes]
@@ -188,10 +188,27 @@ class MissingRouteTests(SynchronousTestCase):
         self.assertEqual((self.lacking(), self.lacking("lmstudio")), (["a"], ["a"]))
         self.route = request(path="/v1/chat/completions").route
         self.assertEqual(self.lacking(), [])
-        self.known.note_route_missing("a", "llamacpp", self.route)
+        self.known.note_route_missing("a", "llamacpp", self.route, 0.0)
         self.assertEqual(self.lacking(), ["a"])
         self.route = request(path="/v1/completions").route
         self.assertEqual(self.lacking(), ["a"])
+
+    def test_for_a_minute(self) -> None:
+        """Then it is asked again, since a 404 may have been about something else (RT-10)."""
+        self.known.forget_missing_routes(59.9)
+        self.assertEqual(self.lacking(), ["a"])
+        self.known.forget_missing_routes(60.0)
+        self.assertEqual(self.lacking(), [])
+
+    def test_not_where_it_was_served(self) -> None:
+        """A route that answered before does not lack, until there is another version (RT-10)."""
+        self.known.note_route_answers("b", "llamacpp", self.route)
+        self.known.note_route_answers("x", "llamacpp", self.route)
+        self.known.note_route_missing("b", "llamacpp", self.route, 0.0)
+        self.assertEqual(self.lacking(), ["a"])
+        self.known.put(node("b", engine("llamacpp", "m", version="2")))
+        self.known.note_route_missing("b", "llamacpp", self.route, 0.0)
+        self.assertEqual(self.lacking(), ["a", "b"])
 
     def test_until_the_version_changes(self) -> None:
         """Another inventory of the same version leaves it so; a new version tries again."""
@@ -207,15 +224,15 @@ class MissingRouteTests(SynchronousTestCase):
         self.known.put(node("a"))
         self.known.put(node("a", engine("llamacpp", "m", version="1")))
         self.assertEqual(self.lacking(), [])
-        self.known.note_route_missing("a", "llamacpp", self.route)
+        self.known.note_route_missing("a", "llamacpp", self.route, 0.0)
         self.known.remove("a")
         self.known.put(node("a", engine("llamacpp", "m", version="1")))
         self.assertEqual(self.lacking(), [])
 
     def test_of_what_is_not_known(self) -> None:
         """News of a node or engine that is gone is ignored."""
-        self.known.note_route_missing("x", "llamacpp", self.route)
-        self.known.note_route_missing("b", "x", self.route)
+        self.known.note_route_missing("x", "llamacpp", self.route, 0.0)
+        self.known.note_route_missing("b", "x", self.route, 0.0)
         self.assertEqual(self.lacking(), ["a"])
 
 

@@ -16,6 +16,7 @@ from pair.routing.dialects import (
     classify,
     id_in_path,
     match,
+    normalise_path,
     routes_of,
     with_routes,
 )
@@ -39,7 +40,7 @@ class TableTests(SynchronousTestCase):
                 for key in keys:
                     method, path = split(key)
                     for sent in (path, path if path == "/" else f"{path}/"):
-                        route = match(facade, method, sent)
+                        route = match(facade, method, normalise_path(sent))
                         assert route is not None, key
                         self.assertEqual((route.key, route.role), (key, role))
 
@@ -69,11 +70,17 @@ class TableTests(SynchronousTestCase):
             "//api/chat",
             "/api",
             "",
-            "/v1/models//",
+            "/v1/models/",
             "/v1/rerank",
         ):
             for method in METHODS:
                 self.assertIsNone(match("ollama", method, path), f"{method} {path}")
+
+    def test_one_trailing_slash_only(self) -> None:
+        """Two are not one: what is matched is what is sent on (RT-6)."""
+        for sent, wanted in [("/api/chat/", "/api/chat"), ("/api/chat//", "/api/chat/"), ("/", "/"), ("//", "/")]:
+            self.assertEqual(normalise_path(sent), wanted)
+        self.assertIsNone(match("ollama", "POST", normalise_path("/api/chat//")))
 
     def test_head_is_get_unless_listed(self) -> None:
         """HEAD of a list is the list; HEAD of a blob is a route of its own, and GET of one is none."""
@@ -87,7 +94,8 @@ class TableTests(SynchronousTestCase):
         """Percent-decoded once, slashes included (PX-23)."""
         for path, wanted in [
             ("/v1/models/llama3", "llama3"),
-            ("/v1/models/org/name:tag/", "org/name:tag"),
+            ("/v1/models/org/name:tag", "org/name:tag"),
+            ("/v1/models/name/", "name/"),
             ("/v1/models/org%2Fname%3Atag", "org/name:tag"),
             ("/v1/models/a%252Fb", "a%2Fb"),
             ("/v1/models/{id}", "{id}"),

@@ -219,12 +219,13 @@ class AnswerTests(SynchronousTestCase):
             self.assertEqual(self.answer(asked, *(nodes[each] for each in order[first:])), wanted)
 
     def test_two_things_in_the_way(self) -> None:
-        """A node that is away counts as away, a stopped engine as stopped; a known model is never called unknown."""
+        """A node that is away counts as away, an engine as stopped if a start helps; what is known is not unknown."""
         stopped = engine("llamacpp", "m", routable=False)
         for facts, asked, wanted in [
             (node("a", stopped, online=False), request("m"), "owners_offline"),
             (node("a", stopped, trusted=False), request("m"), "owners_offline"),
-            (node("a", stopped, drained=True), request("m", "/api/chat"), "engine_stopped"),
+            (node("a", stopped, drained=True), request("m", "/api/chat"), "owners_excluded"),
+            (node("a", stopped), request("m", "/api/chat"), "route_unsupported"),
             (node("a", engine("llamacpp", "m"), drained=True), request("m"), "owners_excluded"),
             (node("a", engine("llamacpp", "m")), request("m", require=LABEL), "owners_excluded"),
             (node("a", engine("llamacpp", "m")), request("m", "/api/chat"), "route_unsupported"),
@@ -246,5 +247,5 @@ class AnswerTests(SynchronousTestCase):
         self.assertIsNone(make(request("m", "/v1/responses"), node("a", llamacpp)).instead)
         self.assertIsNone(make(lacking, node("a", llamacpp, online=False)).instead)
         known = catalogue(node("a", llamacpp), node("b", llamacpp, online=False))
-        known.note_route_missing("a", "llamacpp", request(path="/v1/chat/completions").route)
+        known.note_route_missing("a", "llamacpp", request(path="/v1/chat/completions").route, 0.0)
         self.assertEqual(plan(lacking, known, book(), Breaker(), PressurePolicy(), 0.0).instead, "/v1/completions")
