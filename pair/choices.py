@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from pair.logs import Logger
+from pair.privacy import clean_text
 from pair.records.engines import Desired
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+log = Logger()
 
 
 class SettingLocked(Exception):  # noqa: N818 - the name of the code that callers are answered with (OP-7)
@@ -78,8 +82,15 @@ class Choices:
         self._values: dict[str, bytes] = {}
 
     def load(self) -> None:
-        """Read what is stored; the store must be open. Blocks for that read."""
-        self._values = dict(self._store.read(_select))
+        """Read what is stored; the store must be open. Blocks for that read. A damaged choice is as never made."""
+        self._values = {}
+        for key, value in self._store.read(_select):
+            try:
+                msgspec.json.decode(value)
+                self._values[key.decode()] = value
+            except (ValueError, RecursionError):
+                name = clean_text(key.decode(errors="replace"))
+                log.warn("The stored choice of {key} cannot be read, and has no effect.", key=name)
 
     def effective(self) -> Loaded:
         """The settings, with the stored choices of keys that are settings too and that nothing locks."""
@@ -136,8 +147,9 @@ class Choices:
             raise SettingLocked(choice.setting, source)
 
 
-def _select(connection: sqlite3.Connection) -> list[tuple[str, bytes]]:
-    return connection.execute("SELECT key, value FROM choices").fetchall()
+def _select(connection: sqlite3.Connection) -> list[tuple[bytes, bytes]]:
+    # As bytes, whatever type SQLite has them in: a text that is not UTF-8 would fail the whole read.
+    return connection.execute("SELECT CAST(key AS BLOB), CAST(value AS BLOB) FROM choices").fetchall()
 
 
 def _upsert(connection: sqlite3.Connection, key: str, value: bytes, at: int) -> None:

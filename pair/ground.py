@@ -29,7 +29,7 @@ class Ground(OrderedServices):
     def __init__(self, reactor: Any, settings: Settings, directory: StateDirectory) -> None:
         super().__init__(reactor, settings.service.stop_deadline)
         self.directory = directory
-        self.logs = configure(settings.log, directory.path / "logs")
+        self.logs = configure(settings.log, directory.path / "logs", reactor.callFromThread)
         self.store = Store(directory.path / "pair.sqlite3", reactor)
         self.add("state directory", _Held(directory), required=True)
         self.add("log", self.logs, required=True)

@@ -6,6 +6,7 @@ which may take a tenth of a second and more: call it in a thread.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
@@ -15,6 +16,10 @@ from pair.privacy import clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+OURSELVES = "another part of PAIR"
+"""How the process that asks is described."""
 
 
 class Listener(NamedTuple):
@@ -36,6 +41,8 @@ class Holder(Struct, frozen=True):
         """For a sentence: ``ollama (pid 812, user ollama)``."""
         if self.pid is None:
             return "a program of another user"
+        if self.pid == os.getpid():
+            return OURSELVES
         user = "" if self.user is None else f", user {self.user}"
         return f"{self.name or 'a program'} (pid {self.pid}{user})"
 

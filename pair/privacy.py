@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import unicodedata
 from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 _TEXT_LIMIT = 200
 
@@ -86,6 +90,11 @@ def clean_text(text: str, limit: int = 256) -> str:
         shown = (each for each in text if each in _JOINERS or unicodedata.category(each) not in _HIDDEN)
         text = "".join(islice(shown, limit + 1))
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def path_text(path: PurePath) -> str:
+    """``path`` as a text that any encoding takes: what is not UTF-8 in it is marked by U+FFFD."""
+    return str(path).encode(errors="surrogateescape").decode(errors="replace")
 
 
 def normalize_error(error: BaseException) -> str:

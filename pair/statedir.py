@@ -25,6 +25,7 @@ LOCK = "pair.lock"
 
 _CURES: dict[int, tuple[str, str]] = {
     errno.ENOSPC: ("the file system is full", "free some space"),
+    errno.EEXIST: ("something that is no directory is in its place", "move it away"),
     errno.EDQUOT: ("the disk quota is used up", "free some space"),
     errno.EROFS: ("the file system is read-only", "mount it writable, or choose another place with --state-dir"),
     errno.EACCES: ("access is denied", "make its parent accessible, or choose another place with --state-dir"),
@@ -40,6 +41,14 @@ class StateError(Exception):
         self.path = path
         self.fault = fault
         self.cure = cure
+
+    @classmethod
+    def of(cls, path: Path, error: OSError) -> StateError:
+        """What the operating system says of ``path``, or of the file that it names itself."""
+        fault, cure = _CURES.get(
+            error.errno or 0, (error.strerror or "it cannot be used", "see to it, then start again")
+        )
+        return cls(Path(error.filename) if isinstance(error.filename, str) else path, fault, cure)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.fault}; {self.cure}"
@@ -92,7 +101,7 @@ class StateDirectory:
         except FileExistsError:
             raise StateError(self.path, "it is not a directory", "choose another place with --state-dir") from None
         except OSError as error:
-            raise _state_error(self.path, error) from error
+            raise StateError.of(self.path, error) from error
 
     def _check_directory(self) -> None:
         status = self.path.stat()
@@ -110,6 +119,8 @@ class StateDirectory:
             status = path.stat()
         except FileNotFoundError:
             return
+        if not stat.S_ISREG(status.st_mode):
+            raise StateError(path, "it is no regular file", "move it away")
         if status.st_uid != os.geteuid():
             raise StateError(path, f"it belongs to the user with id {status.st_uid}", f"chown {os.geteuid()} {path}")
         if stat.S_IMODE(status.st_mode) & 0o077:
@@ -132,7 +143,7 @@ class StateDirectory:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise _state_error(path, error) from error
+            raise StateError.of(path, error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             holder = LockHolder(pid=os.getpid(), started_at=int(time.time() * 1000))
@@ -146,7 +157,7 @@ class StateDirectory:
             raise AlreadyRunning(self.path, _holder(holder_text)) from None
         except OSError as error:
             os.close(descriptor)
-            raise _state_error(path, error) from error
+            raise StateError.of(path, error) from error
         self._lock = descriptor
 
     def unlock(self) -> None:
@@ -198,8 +209,3 @@ def _holder(text: bytes) -> LockHolder | None:
         return msgspec.json.decode(text, type=LockHolder)
     except msgspec.DecodeError:
         return None
-
-
-def _state_error(path: Path, error: OSError) -> StateError:
-    fault, cure = _CURES.get(error.errno or 0, (error.strerror or "it cannot be used", "see to it, then start again"))
-    return StateError(Path(error.filename) if isinstance(error.filename, str) else path, fault, cure)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from twisted.python import usage
 
-from pair.settings import Loaded, SettingsError, check_files, load, read_file
+from pair.privacy import path_text
+from pair.settings import Loaded, SettingsError, check_files, load, read_file, variables
 from pair.settings.places import config_file, state_directory
 from pair.statedir import AlreadyRunning, StateError
 from pair.supervision.process import ExitCode, NodeProcess
@@ -108,7 +109,11 @@ def makeService(options: Options) -> IService:
         print(f"{error}\npair: the settings are not valid; correct them, then start again", file=sys.stderr)
         raise SystemExit(ExitCode.SETTINGS) from None
     if options["check"]:
-        print(f"pair: the settings are valid (file: {config_file(options['config'], os.environ) or 'none'})")
+        path = config_file(options["config"], os.environ)
+        read = f"file: {'none' if path is None else path_text(path)}"
+        if names := variables(os.environ):
+            read += f"; environment: {', '.join(names)}"
+        print(f"pair: the settings are valid ({read})")
         raise SystemExit(ExitCode.ORDERLY)
     return NodeProcess(
         node,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ from pair.admin.failures import Failed, Unreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_TOKEN = re.compile(r"pair_ct_[A-Za-z0-9_-]+")
+_ENOUGH = 4096
+"""Characters that no file with a token has."""
 
 START = "twistd -n pair (in a checkout: make run)"
 
@@ -44,12 +49,16 @@ def token(path: Path) -> str:
     """The control token.
 
     Raises:
-        Failed: It cannot be read.
+        Failed: It cannot be read, or the file holds something else.
     """
     try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
+        with path.open(encoding="ascii", errors="replace") as file:
+            text = file.read(_ENOUGH).strip()
+    except OSError:
         raise Failed("no_token", f"The control token cannot be read: {path}") from None
+    if _TOKEN.fullmatch(text) is None:
+        raise Failed("no_token", f"There is no control token in {path}. One begins with pair_ct_.")
+    return text
 
 
 def rotate_token(state: Path) -> Path:

@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pair.privacy import clean_text
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 NOTHING = "–"
 """Stands for what is not known or not there."""
+
+EXCLUDED = {
+    "offline": "its node cannot be reached",
+    "not_trusted": "its node is no member of this cluster",
+    "incompatible": "its node runs a version that does not fit",
+    "drained": "its node is drained",
+    "label_rule": "a routing rule keeps the request out",
+    "route_unsupported": "it does not speak this path",
+    "engine_stopped": "it does not run",
+    "model_not_advertised": "it does not have the model",
+    "not_loaded": "it does not have the model in memory",
+    "model_stale": "it just said that it no longer has the model",
+    "tried": "it was tried",
+}
+"""Why an engine may not serve, by code (RT-15)."""
+
+REFUSED = {
+    "route_unsupported": "no engine that has the model speaks this path",
+    "owners_excluded": "the engines that have the model are drained, or a routing rule keeps the request out",
+    "model_not_loaded": "no engine has the model in memory",
+    "engine_stopped": "the engine that has the model does not run",
+    "owners_offline": "the nodes that have the model cannot be reached",
+    "model_unknown": "no engine has a model of this name",
+    "no_engine": "no engine that runs serves this path",
+}
+"""Why nobody may, by code (RT-21)."""
 
 
 def word(value: Any) -> str:
     """``value`` as one line of text."""
     return NOTHING if value in (None, "") else clean_text(str(value))
+
+
+def reason(texts: Mapping[str, str], code: Any) -> str:
+    """What ``code`` means, with the code itself for whoever looks it up; one of a newer service stands alone."""
+    return f"{texts[code]} ({code})" if code in texts else word(code)
 
 
 def note(value: str | None) -> str:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from typing import TYPE_CHECKING
 
+from pair.logs import Logger
+
 if TYPE_CHECKING:
     from pair.statedir import StateDirectory
+
+
+log = Logger()
 
 
 class TokenFile:
@@ -27,14 +33,22 @@ class TokenFile:
         self._token = b""
 
     def ensure(self) -> None:
-        """Make the token, unless there is one: the prefix and 32 random bytes in base64url.
+        """Make the token, unless there is one: the prefix and 32 random bytes in base64url, or more.
+
+        What is in the file and is no such token would lock everybody out, an
+        empty text for one: it is replaced.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: It cannot be read or written.
         """
-        if not self._path.exists():
-            token = f"{self._prefix}{secrets.token_urlsafe(32)}\n"
-            self._state.replace(self._path.name, token.encode(), 0o600)
+        try:
+            if re.fullmatch(rb"%b[A-Za-z0-9_-]{43,}" % self._prefix.encode(), self._path.read_bytes().strip()):
+                return
+            log.warn("{file} held no token; there is a new one in it.", file=self._path.name)
+        except FileNotFoundError:
+            pass
+        token = f"{self._prefix}{secrets.token_urlsafe(32)}\n"
+        self._state.replace(self._path.name, token.encode(), 0o600)
 
     def matches(self, candidate: bytes) -> bool:
         """Whether ``candidate`` is the token. How long it takes does not tell how much of it is right."""

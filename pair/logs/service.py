@@ -11,6 +11,7 @@ import os
 import sys
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING, TextIO
 
@@ -19,14 +20,17 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.logger import ILogObserver, LogEvent, LogLevel
 from zope.interface import implementer
 
+from pair.events import Signal
 from pair.logs.backlog import Backlog
 from pair.logs.levels import LEVELS, RANKS, Levels
 from pair.logs.render import Line, line
 from pair.logs.repeats import Repeats
 from pair.logs.sinks import RotatingFile, Stream
 from pair.logs.writer import LineWriter
+from pair.statedir import StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pair.settings import Log
@@ -75,6 +79,7 @@ class LogService(Service):
 
     Attributes:
         unhandled: How many events told of an error that nobody handled (OP-36).
+        writable_changed: Emits each new value of ``writable``.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class LogService(Service):
         observer: Observer,
         levels: Levels,
         stdout: int | None,
+        from_thread: Callable[[Callable[[], None]], object],
     ) -> None:
         """Make the service; nothing is opened yet.
 
@@ -93,28 +99,49 @@ class LogService(Service):
             observer: Who hands over the events.
             levels: Those of the loggers; they are set when the service starts.
             stdout: The descriptor for people; None if there is none.
+            from_thread: Has the reactor call something; from any thread.
         """
         self.setName("log")
         self.unhandled = 0
+        self.writable_changed: Signal[bool] = Signal()
         self._settings = settings
         self._observer = observer
         self._levels = levels
         self._repeats = Repeats()
+        self._sink = RotatingFile(directory, settings.max_bytes, settings.keep) if settings.file else None
         self._file: LineWriter | None = None
         self._stream: LineWriter | None = None
         self._as_json = settings.stdout == "json"
-        if settings.file:
-            sink = RotatingFile(directory, settings.max_bytes, settings.keep)
+        if self._sink is not None:
             self._file = LineWriter(
-                "pair-log-file", sink, lambda count: _dropped(count).as_json(), Backlog(), retry=True
+                "pair-log-file",
+                self._sink,
+                lambda count: _dropped(count).as_json(),
+                Backlog(),
+                retry=True,
+                changed=lambda working: from_thread(partial(self.writable_changed.emit, working)),
             )
         if settings.stdout != "off" and stdout is not None:
             self._stream = LineWriter(
                 "pair-log-stdout", Stream(stdout), lambda count: self._shown(_dropped(count)), Backlog(), retry=False
             )
 
+    @property
+    def writable(self) -> bool:
+        """Whether the file takes lines, as far as is known; True where none is to be written."""
+        return self._file is None or self._file.working
+
     def startService(self) -> None:
-        """Take the levels of the settings, start the threads, and take over from plain standard error."""
+        """Open the file, take the levels of the settings, start the threads, and take over from standard error.
+
+        Raises:
+            StateError: The file cannot be written.
+        """
+        if self._sink is not None:
+            try:
+                self._sink.open()
+            except OSError as error:
+                raise StateError.of(self._sink.path, error) from error
         super().startService()
         self._levels.set(self._settings.level, self._settings.levels)
         for writer in self._writers():
@@ -166,9 +193,12 @@ def observer() -> Observer:
     return _OBSERVER
 
 
-def configure(settings: Log, directory: Path) -> LogService:
-    """The service that writes the log of this process, into ``directory`` and to standard output."""
-    return LogService(settings, directory, _OBSERVER, LEVELS, _descriptor(sys.__stdout__))
+def configure(settings: Log, directory: Path, from_thread: Callable[[Callable[[], None]], object]) -> LogService:
+    """The service that writes the log of this process, into ``directory`` and to standard output.
+
+    ``from_thread`` has the reactor call something; from any thread.
+    """
+    return LogService(settings, directory, _OBSERVER, LEVELS, _descriptor(sys.__stdout__), from_thread)
 
 
 def _descriptor(stream: TextIO | None) -> int | None:

@@ -26,24 +26,45 @@ class RotatingFile:
 
     A file that was removed or moved away is noticed before the next write,
     and made anew.
+
+    Attributes:
+        path: of the file that is written.
     """
 
     def __init__(self, directory: Path, max_bytes: int, keep: int) -> None:
+        self.path = directory / "pair.jsonl"
         self._directory = directory
-        self._path = directory / "pair.jsonl"
         self._max_bytes = max_bytes
         self._keep = keep
         self._descriptor: int | None = None
         self._torn = False
 
+    def open(self) -> int:
+        """Open the file if it is not, and make what is missing of it.
+
+        Returns:
+            Its descriptor.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if self._descriptor is not None and not self._is_in_place(self._descriptor):
+            self.reopen()
+        if self._descriptor is None:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Without O_NONBLOCK a pipe in its place would hold us until somebody reads it.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+            self._descriptor = os.open(self.path, flags, 0o600)
+        return self._descriptor
+
     def write(self, lines: list[bytes]) -> None:
         """Append ``lines``; before one with which the file would be too large, a new file is begun."""
         data = b"".join(lines)
-        descriptor = self._open()
+        descriptor = self.open()
         size = os.fstat(descriptor).st_size
         if size and size + len(data) > self._max_bytes:
             self._rotate()
-            descriptor = self._open()
+            descriptor = self.open()
         try:
             _write_all(descriptor, b"\n" + data if self._torn else data)
         except OSError:
@@ -57,18 +78,9 @@ class RotatingFile:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _open(self) -> int:
-        if self._descriptor is not None and not self._is_in_place(self._descriptor):
-            self.reopen()
-        if self._descriptor is None:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._descriptor = os.open(self._path, flags, 0o600)
-        return self._descriptor
-
     def _is_in_place(self, descriptor: int) -> bool:
         try:
-            return os.path.samestat(os.fstat(descriptor), self._path.stat())
+            return os.path.samestat(os.fstat(descriptor), self.path.stat())
         except FileNotFoundError:
             return False
 
@@ -82,7 +94,7 @@ class RotatingFile:
         for number in range(self._keep - 1, 0, -1):
             with suppress(FileNotFoundError):
                 (self._directory / f"pair.{number}.jsonl").rename(self._directory / f"pair.{number + 1}.jsonl")
-        self._path.rename(self._directory / "pair.1.jsonl")
+        self.path.rename(self._directory / "pair.1.jsonl")
 
 
 class Stream:

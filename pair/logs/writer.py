@@ -19,11 +19,19 @@ class LineWriter:
     """One sink with its thread and its backlog. :meth:`put` may be called from any thread.
 
     Attributes:
+        working: False when the last write failed.
         ended: True when the sink is given up, and lines are taken no more (OP-33).
     """
 
     def __init__(
-        self, name: str, sink: Sink, notice: Callable[[int], bytes], backlog: Backlog, *, retry: bool
+        self,
+        name: str,
+        sink: Sink,
+        notice: Callable[[int], bytes],
+        backlog: Backlog,
+        *,
+        retry: bool,
+        changed: Callable[[bool], object] = lambda working: None,
     ) -> None:
         """Make a writer; :meth:`start` starts it.
 
@@ -33,15 +41,18 @@ class LineWriter:
             notice: The line that says how many lines were dropped.
             backlog: Where lines wait.
             retry: Whether the sink may work again after an error.
+            changed: Called in the thread with each new value of ``working``.
         """
         self._sink = sink
         self._notice = notice
         self._retry = retry
         self._backlog = backlog
+        self._tell_change = changed
         self._changed = threading.Condition()
         self._closing = False
         self._reopen = False
         self._lost = 0
+        self.working = True
         self.ended = False
         # A daemon: a reader that takes nothing must not hold the process at its end.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -63,11 +74,12 @@ class LineWriter:
             self._reopen = True
 
     def close(self, seconds: float) -> None:
-        """Write what is queued, and end. Blocks until that is done, ``seconds`` at most."""
+        """Write what is queued, and end. Blocks until that is done, ``seconds`` at most. Not started: nothing."""
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join(seconds)
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         closing = False
@@ -87,9 +99,14 @@ class LineWriter:
     def _write(self, lines: list[bytes], lost: int) -> None:
         if lost:
             lines = [self._notice(lost), *lines]
+        worked = self.working
         try:
             self._sink.write(lines)
             self._lost = 0
+            self.working = True
         except OSError:
             self._lost = lost + len(lines)
             self.ended = not self._retry
+            self.working = False
+        if self.working != worked:
+            self._tell_change(self.working)

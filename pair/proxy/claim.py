@@ -115,7 +115,7 @@ class _Core:
 
     def __post_init__(self) -> None:
         self.plan: Plan | None = None
-        self.denied = False
+        self.denied: PortDenied | None = None
         self.watch = Watch(self.clock, self.host.reaches_us)
         self.witness = Witness(self.clock, self.host.program_at, self._named)
 
@@ -138,13 +138,13 @@ class _Core:
         claim._shadowed(listeners, self.sockets.listen(aim.port), aim)
 
     def _try(self) -> tuple[Listeners | None, Holder | None]:
-        self.denied = False
+        self.denied = None
         try:
             return self.sockets.listen(self.wanted.port), None
         except PortTaken:
             return None, "engine" if self.host.engine_at(self.wanted.port) else "foreign"
-        except PortDenied:
-            self.denied = True
+        except PortDenied as denied:
+            self.denied = denied
             return None, "foreign"
 
     def _plan(self, holder: Holder | None) -> Plan:
@@ -164,7 +164,10 @@ class _Core:
             return
         self._report(endpoint)
         if (endpoint.state, port) != (before.state, before.port):
-            log.info("The {claim} is {state}, on port {port}.", claim=self.name, state=endpoint.state, port=port)
+            if port is None:
+                log.warn("The {claim} has no port. {detail}", claim=self.name, detail=words)
+            else:
+                log.info("The {claim} is {state}, on port {port}.", claim=self.name, state=endpoint.state, port=port)
         self.changed.emit(endpoint)
 
     def _report(self, endpoint: Endpoint) -> None:
@@ -228,7 +231,7 @@ def _do_without(claim: ClaimInputs, core: _Core, plan: Plan) -> _Waiting:
 
 def _wait(claim: ClaimInputs, core: _Core, plan: Plan) -> _Waiting:
     core.show(plan)
-    if plan.reason == "foreign" and not core.denied:
+    if plan.reason == "foreign" and core.denied is None:
         core.witness.ask(core.wanted.port)
     return _Waiting(core.clock.callLater(RETRY, claim.look))
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
+import socket
 from collections.abc import Callable, Sequence
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IDelayedCall, IListeningPort, IProtocolFactory, IReactorTime
+
+from pair.engines.alias import LOOPBACK
 
 LINGER = 60.0
 """Seconds for which sockets accept after others took their place (PX-96): a client may have learnt their port."""
@@ -17,6 +21,7 @@ Listen = Callable[[int, IProtocolFactory, str], IListeningPort]
 """``(port, factory, address)`` to a listening port; raises ``CannotListenError``."""
 
 _NO_SUCH_FAMILY = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+_NO_SUCH_ADDRESS = _NO_SUCH_FAMILY | {errno.EINVAL, socket.EAI_NONAME}  # the last two: an IPv6 zone is wrong
 
 
 class PortTaken(Exception):  # noqa: N818 - the words of PX-94
@@ -24,7 +29,27 @@ class PortTaken(Exception):  # noqa: N818 - the words of PX-94
 
 
 class PortDenied(Exception):  # noqa: N818 - as above
-    """The system does not let us listen on the port: it is reserved, or needs rights that we do not have."""
+    """The system does not let us listen there.
+
+    The port is reserved, or needs rights that we do not have, or the address
+    is not of this host.
+
+    Attributes:
+        port: that was wanted.
+        address: at which it was refused.
+        errno: what the system said.
+    """
+
+    def __init__(self, port: int, address: str, errno: int) -> None:
+        super().__init__(port, address, errno)
+        self.port = port
+        self.address = address
+        self.errno = errno
+
+    @property
+    def lacks_address(self) -> bool:
+        """Whether it is the address that is at fault, and not the port."""
+        return self.errno in _NO_SUCH_ADDRESS
 
 
 class Listeners:
@@ -39,6 +64,16 @@ class Listeners:
         """Accept no more; fires when the sockets are closed."""
         closing = DeferredList([maybeDeferred(each.stopListening) for each in self._ports], consumeErrors=True)
         return closing.addCallback(lambda _: None)
+
+
+def with_loopback(addresses: Sequence[str]) -> tuple[str, ...]:
+    """``addresses``, and those of loopback where none of them includes one.
+
+    Only clients on loopback are served in the clear, so that a facade that is
+    not to be reached there could not be used at all. Pure.
+    """
+    found = map(ipaddress.ip_address, addresses)
+    return (*addresses, *(() if any(each.is_unspecified or each.is_loopback for each in found) else LOOPBACK))
 
 
 def open_listeners(listen: Listen, factory: IProtocolFactory, addresses: Sequence[str], port: int) -> Listeners:
@@ -59,10 +94,12 @@ def open_listeners(listen: Listen, factory: IProtocolFactory, addresses: Sequenc
             try:
                 listening = listen(port, factory, address)
             except CannotListenError as refused:
-                number = refused.socketError.errno
+                number = refused.socketError.errno or 0
                 if number in _NO_SUCH_FAMILY and address in ("::", "::1") and bound:
                     continue
-                raise (PortTaken if number == errno.EADDRINUSE else PortDenied)(port, address) from refused
+                if number == errno.EADDRINUSE:
+                    raise PortTaken(port, address) from refused
+                raise PortDenied(port, address, number) from refused
             opened.append(listening)
             bound.append(address)
             host = listening.getHost()

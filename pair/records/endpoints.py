@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Literal
 
 from msgspec import Struct
@@ -25,4 +26,13 @@ class Endpoint(Struct, frozen=True, rename="camel"):
     @property
     def url(self) -> str | None:
         """The address that applications on this machine use, or None while there is none."""
-        return None if self.port is None else f"http://127.0.0.1:{self.port}"
+        return None if self.port is None else f"http://{_reached_at(self.addresses)}:{self.port}"
+
+
+def _reached_at(addresses: tuple[str, ...]) -> str:
+    """The host of a URL that leads to sockets on ``addresses``: 127.0.0.1, unless they have another loopback alone."""
+    local = [ip for ip in map(ipaddress.ip_address, addresses) if ip.is_loopback or ip.is_unspecified]
+    if not local or any(ip.version == 4 and ip.is_unspecified for ip in local):
+        return "127.0.0.1"
+    first = min(local, key=lambda ip: ip.version)
+    return str(first) if first.version == 4 else "[::1]"

@@ -7,7 +7,7 @@ what it is for.
 from pair.settings.files import check_files, read_file
 from pair.settings.grammar import engine_address
 from pair.settings.keys import Description, describe, example
-from pair.settings.layers import Loaded, SettingsFile, Source, SourceName, load
+from pair.settings.layers import Loaded, SettingsFile, Source, SourceName, load, variables
 from pair.settings.problems import Problem, SettingsError
 from pair.settings.structs import EngineSettings, Log, Proxy, Routing, Rule, Settings
 
@@ -31,4 +31,5 @@ __all__ = [
     "example",
     "load",
     "read_file",
+    "variables",
 ]

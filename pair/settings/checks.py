@@ -26,6 +26,10 @@ _URL_ONLY = ("kind", "remote", "models", "routes", "credential_file", "credentia
 _RUN_ONLY = ("binary", "port")
 
 
+OTHER = "{other}"
+"""Stands in a message for the key, of two, at which the rule is not told."""
+
+
 class Finding(Struct, frozen=True):
     """One rule that does not hold, and the keys (or a section, as the first) that it is about."""
 
@@ -54,12 +58,13 @@ def _ports(settings: Settings) -> Iterator[Finding]:
         "proxy.ports.ollama": settings.proxy.ports.ollama,
         "proxy.ports.lmstudio": settings.proxy.ports.lmstudio,
         "ports.control": settings.ports.control,
+        "ports.cluster": settings.ports.cluster,
     }
     engines = {f"engines.{name}.port": each.port for name, each in settings.engines.items() if each.port is not None}
     holder: dict[int, str] = {}
     for key, port in (*ours.items(), *engines.items()):
         if port and port in holder:
-            yield Finding((key, holder[port]), f"port {port} is that of {holder[port]} too")
+            yield Finding((key, holder[port]), f"port {port} is that of {OTHER} too")
         elif port:
             holder[port] = key
     for key, port in engines.items():

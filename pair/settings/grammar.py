@@ -38,12 +38,14 @@ def size_text(count: int) -> str:
     return str(count)
 
 
-def ip_address(text: str) -> None:
-    """Check an IP address; IPv6 may have a zone."""
+def bind_address(text: str) -> None:
+    """Check an IP address that a machine may have as its own; IPv6 may have a zone."""
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         raise ValueError("it is not an IP address") from None
+    if address.is_multicast or text == "255.255.255.255":
+        raise ValueError("no machine has a multicast or broadcast address as its own")
 
 
 def host_name(text: str) -> None:

@@ -5,6 +5,7 @@ Pure: texts and mappings in, values out.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from pair.privacy import clean_text
-from pair.settings.checks import KINDS, POLICIES, Finding, check
+from pair.settings.checks import KINDS, OTHER, POLICIES, Finding, check
 from pair.settings.keys import ANY_ENGINE, ROWS, Row, general, is_section, nearest
 from pair.settings.problems import Problem, SettingsError
 from pair.settings.structs import EngineSettings, Settings
@@ -26,6 +27,8 @@ SourceName = Literal["option", "environment", "file", "stored", "default"]
 _PREFIX = "PAIR_SET__"
 _SHORT = {"PAIR_LOG_LEVEL": "log.level"}
 _SHOWN = 60
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
+"""What Python makes of bytes in arguments and in the environment that are not UTF-8."""
 
 
 class SettingsFile(Struct, frozen=True):
@@ -138,6 +141,13 @@ def load(
     return Loaded(settings, sources)
 
 
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables in ``environ`` that give settings, each with its key; of two for one key the last counts."""
+    short = {name: key for name, key in _SHORT.items() if environ.get(name)}
+    names = sorted(name for name in environ if name.startswith(_PREFIX))
+    return short | {name: name.removeprefix(_PREFIX).lower().replace("__", ".") for name in names}
+
+
 def _from_options(options: Iterable[str]) -> Iterator[_Given | Problem]:
     for option in options:
         key, equals, value = option.partition("=")
@@ -148,13 +158,8 @@ def _from_options(options: Iterable[str]) -> Iterator[_Given | Problem]:
 
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[_Given]:
-    for name, key in _SHORT.items():
-        if environ.get(name):
-            yield _Given(Source("environment", name), key, environ[name], text=True)
-    for name, value in sorted(environ.items()):
-        if name.startswith(_PREFIX):
-            path = ".".join(name.removeprefix(_PREFIX).lower().split("__"))
-            yield _Given(Source("environment", name), path, value, text=True)
+    for name, path in variables(environ).items():
+        yield _Given(Source("environment", clean_text(name)), path, environ[name], text=True)
 
 
 def _from_file(file: SettingsFile | None) -> Iterator[_Given | Problem]:
@@ -190,7 +195,7 @@ def _read(given: _Given) -> Any:
     except ValueError as error:
         return Problem(
             where=given.source.where,
-            key=given.path,
+            key=clean_text(given.path, 2 * _SHOWN),
             value=_shown(given.value, row),
             message=str(error) or "it is not allowed",
             allowed=row.allowed,
@@ -198,14 +203,16 @@ def _read(given: _Given) -> Any:
 
 
 def _told(finding: Finding, sources: Mapping[str, Source]) -> Problem:
-    """A broken rule, told of the first of its keys that anyone set: the defaults break none."""
+    """A broken rule, told of the first of its keys that anyone set (the defaults break none), naming the other."""
     key, source = next(
         (key, source)
         for key in finding.keys
         for path, source in sources.items()
         if path == key or path.startswith(f"{key}.")
     )
-    return Problem(where=source.where, key=key, message=finding.message)
+    other = next((each for each in finding.keys if each != key), "")
+    message = clean_text(finding.message.replace(OTHER, other), 4 * _SHOWN)
+    return Problem(where=source.where, key=clean_text(key, 2 * _SHOWN), message=message)
 
 
 def _unknown(given: _Given) -> Problem:
@@ -213,13 +220,19 @@ def _unknown(given: _Given) -> Problem:
     path = clean_text(given.path, 2 * _SHOWN)
     if is_section(given.path):
         return Problem(where=given.source.where, key=path, message="it is a section, with keys of its own")
-    near = nearest(given.path)
+    near = nearest(path)
     return Problem(where=given.source.where, key=path, message="there is no such key", nearest=near)
 
 
 def _meant(given: _Given, row: Row) -> object:
-    """The TOML value in a bare text, or the text itself where it is none or a text is wanted."""
+    """The TOML value in a bare text, or the text itself where it is none or a text is wanted.
+
+    Raises:
+        ValueError: It is not UTF-8.
+    """
     text = str(given.value)
+    if _NOT_UTF8.search(text):
+        raise ValueError("it is not UTF-8")
     try:
         table = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError):

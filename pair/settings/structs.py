@@ -18,10 +18,10 @@ from pair.settings.grammar import (
     LABEL,
     VARIABLE,
     alias_place,
+    bind_address,
     engine_address,
     full_origin,
     host_name,
-    ip_address,
     origin_pattern,
 )
 
@@ -76,9 +76,10 @@ class Node(Struct, frozen=True):
         tuple[str, ...],
         Meta(min_length=1),
         Key(
-            "Addresses of this machine to listen on; a loopback address alone makes a single-machine node.",
-            allowed="a list of IP addresses",
-            each=ip_address,
+            "Addresses of this machine to listen on; a loopback address alone makes a single-machine node. "
+            "The facades listen on loopback too, whatever stands here.",
+            allowed="a list of IP addresses, none of them multicast",
+            each=bind_address,
         ),
     ] = ("0.0.0.0", "::")  # noqa: S104 - the facades answer loopback callers only
     labels: Annotated[
@@ -181,6 +182,16 @@ class Ports(Struct, frozen=True):
     """``[ports]``: our own surfaces."""
 
     control: Annotated[Port, Key("Control API and health, on loopback always; 0 lets the kernel choose.")] = 14300
+    cluster: Annotated[Port, Key("Pairing, and what members tell each other; 0 lets the kernel choose.")] = 14321
+
+
+class Cluster(Struct, frozen=True):
+    """``[cluster]``: pairing and membership."""
+
+    pairing: Annotated[bool, Key("Take invitations of other nodes; false refuses them all.")] = True
+    gossip_interval: Annotated[
+        float, Meta(ge=5, le=600), Key("Seconds between two looks whether a member knows the same of the cluster.")
+    ] = 30.0
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -316,6 +327,7 @@ class Settings(Struct, frozen=True):
     proxy: Proxy = Proxy()
     facade: Facades = Facades()
     ports: Ports = Ports()
+    cluster: Cluster = Cluster()
     routing: Routing = Routing()
     engines: dict[str, EngineSettings] = field(default_factory=dict)
     embedded: Annotated[Literal["auto", "on", "off"], Key("The small model that comes with PAIR.")] = "auto"

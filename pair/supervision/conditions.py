@@ -39,5 +39,12 @@ WRITE_FAILED = Condition(
     cleared="auto",
     text="{file} in the state directory cannot be written. Is the disk full? Requests are served all the same.",
 )
+LOG_FAILED = Condition(
+    id="storage:log_failed",
+    severity="error",
+    action="none",
+    cleared="auto",
+    text="{file} in the state directory cannot be written. Is the disk full? What happens now is not logged there.",
+)
 
-CONDITIONS = (DOWN, REACTOR_STALL, WRITER_STALLED, RUNNING_AS_ROOT, WRITE_FAILED)
+CONDITIONS = (DOWN, REACTOR_STALL, WRITER_STALLED, RUNNING_AS_ROOT, WRITE_FAILED, LOG_FAILED)

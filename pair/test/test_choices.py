@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair.choices import Choices, SettingLocked, desired, facade_port
@@ -105,3 +106,30 @@ class ChoicesTests(SynchronousTestCase):
         choices = self.choices()
         self.assertIsNone(choices.get(OLLAMA))
         self.assertEqual(choices.effective(), load())
+
+    def test_damaged(self) -> None:
+        """A stored value that is no JSON is left out with a warning that names its key; the others hold."""
+        choices = self.choices()
+        self.done(choices.put(OLLAMA, "on"))
+        self.done(choices.put(PORT, 9001))
+        for damaged in ("x'7b'", "''", "x'fffe'", "CAST(x'22ff22' AS TEXT)", f"x'{'5b' * 100_000}'"):
+            self.alter(f"UPDATE choices SET value = {damaged} WHERE key = '{PORT.key}'")
+            with capturedLogs() as seen:
+                found = self.choices()
+            self.assertIsNone(found.get(PORT))
+            self.assertEqual((found.get(OLLAMA), found.effective()), ("on", load()), damaged)
+            self.assertEqual([event["key"] for event in seen], [PORT.key])
+            self.assertEqual(formatEvent(seen[0]).count(PORT.key), 1)
+
+    def test_damaged_key(self) -> None:
+        """So it is where the key is damaged."""
+        self.alter("INSERT INTO choices VALUES (CAST(x'70ff' AS TEXT), '1', 0), (5, 'true', 0)")
+        with capturedLogs() as seen:
+            self.assertEqual(self.choices().effective(), load())
+        self.assertEqual([event["key"] for event in seen], ["p\ufffd"])
+
+    def alter(self, statement: str) -> None:
+        """Change the store behind our back."""
+        written = self.store.write(lambda connection: connection.execute(statement))
+        self.turns.wait(written)
+        self.successResultOf(written)

@@ -72,6 +72,17 @@ class PrepareTests(StateDirectoryTestCase):
             secret.chmod(0o600)
         self.directory.prepare()
 
+    def test_secret_that_is_no_file(self) -> None:
+        """A directory or a pipe in the place of a secret is told as that, whatever its mode (OP-13)."""
+        self.directory.prepare()
+        for make in (Path.mkdir, os.mkfifo):
+            for name in ("node.key", "control.token"):
+                secret = self.path / name
+                make(secret)
+                error = self.refused()
+                self.assertEqual((error.path, error.fault), (secret, "it is no regular file"))
+                secret.rename(self.path / f"old {make.__name__} {name}")
+
     def test_other_owner(self) -> None:
         """A directory, or a secret in it, of another user stops the start, naming both (OP-13)."""
         if os.geteuid():

@@ -162,6 +162,7 @@ class Node:
             "proxy.ports.ollama=0",
             "proxy.ports.lmstudio=0",
             "ports.control=0",
+            "ports.cluster=0",
             *(f"engines.{kind}.mode=off" for kind in ("ollama", "lmstudio", "llamacpp")),
             f"embedded={'on' if embedded else 'off'}",
         ]

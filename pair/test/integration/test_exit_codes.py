@@ -56,6 +56,14 @@ class ExitCodeTests(NodeTestCase):
         self.assertEqual(self.refused(node), 73)
         self.assertIn(f"chmod 600 {token}", node.last_line())
 
+    def test_no_log(self) -> None:
+        """73: the log file cannot be written (OP-17)."""
+        node = self.make_node(embedded=False)
+        node.state.mkdir(mode=0o700)
+        (node.state / "logs").touch()
+        self.assertEqual(self.refused(node), 73)
+        self.assertIn(f"{node.state / 'logs'}: something that is no directory is in its place", node.last_line())
+
     def test_broken_store(self) -> None:
         """73: the store cannot be read (OP-16); the file is left as it is."""
         node = self.make_node(embedded=False)

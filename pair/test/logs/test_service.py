@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import queue
+import shutil
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +20,11 @@ from pair.logs.levels import Levels
 from pair.logs.service import LogService, Observer
 from pair.logs.writer import LineWriter
 from pair.settings import Log
+from pair.statedir import StateError
 from pair.test.turns import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Pipe:
@@ -53,8 +56,12 @@ class LogServiceTests(SynchronousTestCase):
     def logger(self, namespace: str) -> Logger:
         return Logger(namespace, observer=self.publisher, levels=self.levels)
 
+    def make(self, **settings: Any) -> LogService:
+        self.turns: queue.Queue[Callable[[], None]] = queue.Queue()
+        return LogService(Log(**settings), self.folder, self.observer, self.levels, self.stdout.writer, self.turns.put)
+
     def start(self, **settings: Any) -> LogService:
-        service = LogService(Log(**settings), self.folder, self.observer, self.levels, self.stdout.writer)
+        service = self.make(**settings)
         service.startService()
         self.addCleanup(lambda: service.running and service.stopService())
         return service
@@ -177,11 +184,54 @@ class LogServiceTests(SynchronousTestCase):
         self.stop(service)
         self.assertEqual(self.texts(), ["One.", "Two."])
 
+    def test_unwritable(self) -> None:
+        """A file that cannot be written stops the start, which names it; the stop that follows is orderly (OP-17)."""
+
+        def in_folder(make: Callable[[Path], object]) -> Callable[[Path], object]:
+            def made(folder: Path) -> None:
+                folder.mkdir()
+                make(folder / "pair.jsonl")
+
+            return made
+
+        for block, culprit in (
+            (Path.touch, ""),
+            (lambda folder: folder.symlink_to("nowhere"), ""),
+            (in_folder(lambda file: file.symlink_to("no/where")), "pair.jsonl"),
+            (in_folder(Path.mkdir), "pair.jsonl"),
+            (in_folder(os.mkfifo), "pair.jsonl"),
+        ):
+            self.folder = Path(self.mktemp()).absolute()
+            block(self.folder)
+            service = self.make()
+            error = self.assertRaises(StateError, service.startService)
+            self.assertEqual(error.path, self.folder / culprit)
+            self.stop(service)
+
+    def test_fails_and_works_again(self) -> None:
+        """A file that cannot be written any more is told, once, and so is that it can again (OP-17)."""
+        service = self.start()
+        told: list[bool] = []
+        service.writable_changed.subscribe(told.append)
+        self.log.info("One.")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.touch()
+        for _ in range(3):
+            self.log.info("Lost.")
+        self.turns.get(timeout=PATIENCE)()
+        self.assertEqual((told, service.writable), ([False], False))
+        self.folder.unlink()
+        self.log.info("Two.")
+        self.turns.get(timeout=PATIENCE)()
+        self.assertEqual((told, service.writable, self.turns.empty()), ([False, True], True, True))
+        self.stop(service)
+        self.assertIn("Two.", self.texts())
+
     def test_for_twistd(self) -> None:
         """``observer`` is what ``twistd --logger`` calls, always the same, and ``configure`` opens nothing (OP-2)."""
         verifyObject(ILogObserver, observer())
         self.assertIs(observer(), observer())
-        configure(Log(), self.folder)
+        configure(Log(), self.folder, self.fail)
         self.assertFalse(self.folder.exists())
 
 

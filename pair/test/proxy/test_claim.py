@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.protocol import Factory
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair.engines.ports import Wish
@@ -138,6 +140,27 @@ class ClaimTests(ClaimCase):
         self.assert_at(FIRST)
         self.assertEqual((self.claim.endpoint.state, self.entries()), ("bypassed", [BYPASSED]))
         self.assertIn("reserved range", self.errors.entries()[0].message)
+
+    def test_logged(self) -> None:
+        """Where it listens is a line of the log, and so is that and why it listens nowhere."""
+        self.claim = self.make(CHOSEN, chosen=True)
+        self.ports.hold(CHOSEN)
+        with capturedLogs() as events:
+            self.claim.begin()
+            self.ports.free(CHOSEN)
+            self.clock.advance(5)
+        lines = [formatEvent(each) for each in events]
+        self.assertIn(f"has no port. Port {CHOSEN} is held by another program", lines[0] or "")
+        self.assertTrue((lines[1] or "").endswith(f"is bound, on port {CHOSEN}."))
+        self.end()
+
+    def test_foreign_address(self) -> None:
+        """An address that this host lacks is told as that, whatever the port: no other one would do."""
+        self.ports.troubles["0.0.0.0"] = errno.EADDRNOTAVAIL
+        self.claim.begin()
+        self.assert_at()
+        self.assertEqual(self.claim.endpoint.state, "failed")
+        self.assertEqual(self.claim.endpoint.detail, "0.0.0.0 is not an address of this machine (node.bind).")
 
     def test_retried_quietly(self) -> None:
         """While it is held it is tried every 5 s; nothing is told twice."""
@@ -334,6 +357,11 @@ class HolderTests(ClaimCase):
         self.program.callback(Holder(812, "sshd", "root"))
         self.assertEqual((self.claim.endpoint.state, self.claim.endpoint.detail), ("bound", None))
         self.end()
+
+    def test_held_by_ourselves(self) -> None:
+        """A port of another part of PAIR is told as that: waiting for it is of no use."""
+        detail = self.told(Holder(os.getpid(), "twistd", "me"))
+        self.assertIn("Port 11434 is needed by another part of PAIR: choose another one.", detail)
 
     def test_end_while_asking(self) -> None:
         """The end waits for no answer."""

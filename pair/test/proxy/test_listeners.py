@@ -7,7 +7,7 @@ import errno
 from twisted.internet.protocol import Factory
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.proxy.listeners import Listeners, PortDenied, PortTaken, open_listeners
+from pair.proxy.listeners import Listeners, PortDenied, PortTaken, open_listeners, with_loopback
 from pair.test.proxy.network import Ports
 
 BOTH = ("0.0.0.0", "::")
@@ -54,6 +54,32 @@ class ListenersTests(SynchronousTestCase):
             self.assertEqual(listeners.addresses, ("0.0.0.0",))
             self.successResultOf(listeners.close())
             self.assertRaises(PortDenied, self.open, 11434, ("::",))
+
+    def test_loopback_always(self) -> None:
+        """PX-5: loopback is added where no address includes one of it."""
+        for addresses, added in (
+            (("192.168.1.7",), ("127.0.0.1", "::1")),
+            (("fe80::1%eth0", "10.0.0.1"), ("127.0.0.1", "::1")),
+            (("192.168.1.7", "::1"), ()),
+            (("127.0.0.2",), ()),
+            (("::",), ()),
+            (BOTH, ()),
+        ):
+            self.assertEqual(with_loopback(addresses), (*addresses, *added), addresses)
+
+    def test_denied(self) -> None:
+        """What is refused says which address and why, and whether it is that the host has no such address."""
+        for number, lacks in (
+            (errno.EACCES, False),
+            (errno.EPERM, False),
+            (errno.EADDRNOTAVAIL, True),
+            (errno.EAFNOSUPPORT, True),
+            (errno.EINVAL, True),
+        ):
+            self.ports.troubles = {"8.8.8.8": number}
+            denied = self.assertRaises(PortDenied, self.open, 11434, ("0.0.0.0", "8.8.8.8"))
+            self.assertEqual((denied.port, denied.address, denied.errno), (11434, "8.8.8.8", number))
+            self.assertEqual(denied.lacks_address, lacks)
 
     def test_ipv6_wildcard_that_is_held(self) -> None:
         """A program that listens on IPv6 alone holds the port as well."""

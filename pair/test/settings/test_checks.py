@@ -38,8 +38,10 @@ class RelationTests(SynchronousTestCase):
         """No two ports are the same, but for 0, which the kernel fills."""
         load(["proxy.ports.ollama=0", "proxy.ports.lmstudio=0", "ports.control=0"])
         ((key, message),) = self.refused("proxy.ports.ollama=1234")
-        self.assertEqual((key, message), ("proxy.ports.ollama", "port 1234 is that of proxy.ports.ollama too"))
-        self.assertEqual([key for key, _ in self.refused("ports.control=11434")], ["ports.control"])
+        self.assertEqual((key, message), ("proxy.ports.ollama", "port 1234 is that of proxy.ports.lmstudio too"))
+        for ours, other in (("ports.control", "proxy.ports.ollama"), ("proxy.ports.ollama", "ports.control")):
+            port = {"ports.control": 14300, "proxy.ports.ollama": 11434}[other]
+            self.assertEqual(self.refused(f"{ours}={port}"), [(ours, f"port {port} is that of {other} too")])
         twice = self.refused("engines.ollama.port=9000", "engines.llamacpp.port=9000")
         self.assertEqual(twice, [("engines.llamacpp.port", "port 9000 is that of engines.ollama.port too")])
 

@@ -40,9 +40,29 @@ class ReadTests(FilesTestCase):
             )
 
     def test_missing(self) -> None:
-        """A file that is not there, or is none, is told with its path (OP-4)."""
+        """A file that is not there is told with its path (OP-4)."""
         self.assertEqual(self.refused(self.folder / "no"), f"{self.folder / 'no'}: No such file or directory")
-        self.assertIn("Is a directory", self.refused(self.folder))
+
+    def test_no_regular_file(self) -> None:
+        """Nothing but a regular file is read: others may never end, or never begin (OP-4)."""
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe, 0o600)
+        for path in (pipe, Path("/dev/zero")):
+            self.assertEqual(self.refused(path), f"{path}: it is no regular file")
+        self.assertEqual(self.refused(self.folder), f"{self.folder}: Is a directory")
+
+    def test_too_large(self) -> None:
+        """A file of a MiB is read, a larger one is refused (OP-4)."""
+        self.assertEqual(len(read_file(self.file(0o600, b"#" * (1 << 20))).text), 1 << 20)
+        self.assertIn("larger than 1 MiB", self.refused(self.file(0o600, b"#" * ((1 << 20) + 1))))
+
+    def test_strange_path(self) -> None:
+        """A path that is not UTF-8 can be shown (OP-9)."""
+        path = self.folder / os.fsdecode(b"a\xffb")
+        path.touch(0o600)
+        self.assertEqual(read_file(path).path, f"{self.folder}/a\ufffdb")
+        path.chmod(0o666)
+        self.assertIn("a\ufffdb: others can write", self.refused(path))
 
     def test_no_utf8(self) -> None:
         """A file that is not UTF-8 is told."""
@@ -84,6 +104,8 @@ class CheckTests(FilesTestCase):
         self.assertEqual(self.check(key, self.file(0o400)), [])
         self.assertIn("it has 0640", self.check(key, self.file(0o640))[0])
         self.assertEqual(self.check(key, self.folder / "no"), [f"--set {key}: No such file or directory"])
+        self.folder.chmod(0o700)
+        self.assertEqual(self.check(key, self.folder), [f"--set {key}: it is no regular file"])
 
     def test_nothing(self) -> None:
         """With nothing to look at nothing is wrong."""

@@ -17,12 +17,18 @@ GIB = 1 << 30
 BOUNDS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
     # What is allowed at the edges, and what is just not, as the operations page has it.
     "node.name": (("x", "ä" * 63), ("", "x" * 64, "a\tb", "a\x7f", 5)),
-    "node.bind": ((["::1"], ["0.0.0.0", "fe80::1%eth0"]), ([], ["localhost"], ["1.2.3"], "::1", ["::1", "::1"])),
+    "node.bind": (
+        (["::1"], ["0.0.0.0", "fe80::1%eth0"], ["192.168.1.7"]),
+        ([], ["localhost"], ["1.2.3"], "::1", ["::1", "::1"], ["224.0.0.1"], ["::1", "ff02::1"], ["255.255.255.255"]),
+    ),
     "node.labels": (([], ["a", "gpu=24.x_y-z"], [f"l{n}" for n in range(16)]), (["A"], [""], ["-a"], ["a" * 64])),
     "node.data_dir": (("/x",), ("",)),
     "proxy.ports.ollama": ((0, 1, 65535), (-1, 65536, "80", 1.5, True)),
     "proxy.ports.lmstudio": ((0, 1, 65535), (-1, 65536)),
     "ports.control": ((0, 1, 65535), (-1, 65536)),
+    "ports.cluster": ((0, 1, 65535), (-1, 65536)),
+    "cluster.pairing": ((True, False), (1, "on")),
+    "cluster.gossip_interval": ((5, 30.5, 600), (4.9, 601, "none")),
     "proxy.facades": (([], ["ollama"], ["lmstudio", "ollama"]), (["vllm"], ["ollama", "ollama"], "ollama")),
     "proxy.takeover": (("auto", "never", {"ollama": "never"}), ("no", {"vllm": "never"}, {"ollama": "no"}, True)),
     "proxy.allowed_hosts": ((["pair.lan", "[::1]:80"],), (["http://x"], ["a/b"], [":80"])),

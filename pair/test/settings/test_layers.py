@@ -261,6 +261,31 @@ class ProblemTests(SynchronousTestCase):
         self.assertLess(len(problem), 200)
         self.assertTrue(problem.isprintable())
 
+    def test_not_utf8(self) -> None:
+        """A value that is not UTF-8 is refused from each source that has bytes; its key can be shown (OP-9)."""
+        for value in ("desk\udc80", '"desk\udcff"', '["a\udc80"]'):
+            for key in ("node.name", "node.labels", "node.data_dir", "engines.ollama.binary", "proxy.allowed_hosts"):
+                (problem,) = self.refused([f"{key}={value}"])
+                self.assertIn(f"--set: {key} = ", problem)
+                self.assertIn("it is not UTF-8", problem)
+        (problem,) = self.refused(environ={"PAIR_SET__NODE__NAME": "desk\udc80"})
+        self.assertIn("PAIR_SET__NODE__NAME: node.name = desk: it is not UTF-8", problem)
+        for told in (
+            self.refused(["node.na\udc80me=1"]),
+            self.refused(environ={"PAIR_SET__NODE__NA\udc80ME": "1"}),
+            self.refused(["engines.a\udc80.slots=0"]),
+        ):
+            "".join(told).encode()
+
+    def test_hostile_engine_id(self) -> None:
+        """The id of an engine is shown without what plays tricks with a terminal (OP-9)."""
+        hostile = '[engines."a\\u001b[2J\\u202eb"]\n'
+        for keys in ("mode = 'off'", "slots = 0", "port = 14300", "url = 'http://127.0.0.1'", "no_such = 1"):
+            for problem in self.refused(file=in_file(f"{hostile}{keys}\n")):
+                self.assertTrue(problem.isprintable(), problem)
+        for problem in self.refused(environ={"PAIR_SET__ENGINES__A\x1b__PORT": "14300"}):
+            self.assertTrue(problem.isprintable(), problem)
+
     def test_values_of_toml(self) -> None:
         """Kinds of value that TOML has and we have not: dates, infinities, huge numbers."""
         for value in ("2026-01-01", "nan", "inf", "1" + "0" * 400, "12:00:00"):
