@@ -69,6 +69,12 @@ TABLE = (
     Family("pair_store_queue", "gauge", (), "Writes that wait for the store."),
     Family("pair_body_budget_bytes", "gauge", (), "Bytes of request bodies that are kept."),
     Family("pair_unhandled_errors_total", "counter", (), "Errors that nobody handled."),
+    Family("pair_pairing_total", "counter", ("role", "outcome"), "Invitations that have ended."),
+    Family("pair_pairing_bad_mac_total", "counter", (), "Pairing requests that were not the inviter's."),
+    Family("pair_refused_total", "counter", ("reason",), "Requests of other nodes that were refused."),
+    Family("pair_cluster_statements", "gauge", ("kind",), "Statements of this node's cluster."),
+    Family("pair_cluster_sync_age_seconds", "gauge", ("node",), "Since a member was last heard of."),
+    Family("pair_cluster_sync_total", "counter", ("outcome",), "Syncs with members."),
 )
 
 _FAMILIES = {family.name: family for family in TABLE}

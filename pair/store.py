@@ -55,6 +55,49 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE engine_children (engine TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID",
         "CREATE TABLE engine_models (engine TEXT PRIMARY KEY, at INTEGER NOT NULL, record BLOB NOT NULL)",
     ),
+    (
+        "ALTER TABLE identity ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE identity ADD COLUMN counter INTEGER NOT NULL DEFAULT 0",
+        """
+        CREATE TABLE statement (
+            id BLOB PRIMARY KEY,
+            cluster TEXT NOT NULL,
+            kind INTEGER NOT NULL,
+            signer BLOB NOT NULL,
+            payload BLOB NOT NULL,
+            signature BLOB NOT NULL,
+            received_at INTEGER NOT NULL,
+            source TEXT NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE membership (
+            cluster TEXT PRIMARY KEY,
+            state TEXT NOT NULL CHECK (state IN ('active', 'left', 'removed', 'abandoned')),
+            since_at INTEGER NOT NULL
+        ) WITHOUT ROWID
+        """,
+        "CREATE UNIQUE INDEX membership_active ON membership (state) WHERE state = 'active'",
+        """
+        CREATE TABLE cluster_archive (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            cluster TEXT NOT NULL UNIQUE,
+            evidence BLOB NOT NULL,
+            members BLOB NOT NULL
+        )
+        """,
+        """
+        CREATE TABLE trust_audit (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            at INTEGER NOT NULL,
+            event TEXT NOT NULL,
+            actor TEXT,
+            subject TEXT,
+            cluster TEXT,
+            detail TEXT NOT NULL
+        )
+        """,
+    ),
 )
 """The statements that lead from schema n to n + 1, at index n. Once released they are never changed."""
 

@@ -3,7 +3,8 @@
 Two files in the state directory hold key and leaf; one row in the store says
 which pair it is. The row is written last: files without a row are an identity
 that was never finished, a row without its files is one that was lost, and that
-is never papered over with a new one. It knows nothing of clusters or members.
+is never papered over with a new one. Of clusters it knows only that a node
+that is in one keeps its identity.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from msgspec import Struct
 
+from pair.cluster.audit import Entry, write_rows
 from pair.cluster.leaf import UNREADABLE, LeafError, check_leaf, leaf_digest, make_leaf
 from pair.logs import Logger
 from pair.privacy import normalize_error
@@ -47,6 +49,10 @@ log = Logger()
 
 class IdentityError(StateError):
     """The stored identity cannot be used (exit 73): which file, what is wrong with it, and the cures (CL-3)."""
+
+
+class StillMemberError(Exception):
+    """The node is in a cluster, where others know it by the identity that it has (CL-96)."""
 
 
 class Rows(Protocol):
@@ -96,7 +102,31 @@ async def load(directory: StateDirectory, rows: Rows, now: float) -> Identity:
         )
     else:
         log.info("The identity in the state directory is taken over: {uuid}.", uuid=identity.uuid)
-    await rows.write(lambda connection: _commit(connection, identity))
+    await rows.write(lambda connection: _commit(connection, identity, now))
+    return identity
+
+
+async def renew(directory: StateDirectory, rows: Rows, now: float) -> Identity:
+    """A new identity in the place of the stored one, which is lost: the cure of a cloned disk (CL-94, CL-96).
+
+    It is good from the next start on. At each moment of this the state
+    directory has the old identity, the new one, or such parts as the next
+    start makes another new one of.
+
+    Args:
+        directory: Held by this process.
+        rows: The open store.
+        now: Seconds since the epoch.
+
+    Raises:
+        StillMemberError: The node is in a cluster; nothing has changed.
+        IdentityError: A file could not be written.
+    """
+    await rows.write(_forget)
+    identity = mint(now)
+    _write(directory, identity)
+    await rows.write(lambda connection: _commit(connection, identity, now))
+    log.info("This node has a new identity: {uuid}, certificate {digest}.", uuid=identity.uuid, digest=identity.digest)
     return identity
 
 
@@ -108,12 +138,24 @@ def mint(now: float) -> Identity:
 
 
 def _row(connection: sqlite3.Connection) -> tuple[str, str] | None:
-    row: tuple[str, str] | None = connection.execute("SELECT uuid, digest FROM identity").fetchone()
+    row: tuple[str, str] | None = connection.execute("SELECT uuid, digest FROM identity WHERE uuid != ''").fetchone()
     return row
 
 
-def _commit(connection: sqlite3.Connection, identity: Identity) -> None:
-    connection.execute("INSERT INTO identity (only, uuid, digest) VALUES (1, ?, ?)", (identity.uuid, identity.digest))
+def _forget(connection: sqlite3.Connection) -> None:
+    """Empty the row, so that the files decide. The highest epoch and counter stay: they may only rise."""
+    if connection.execute("SELECT 1 FROM membership WHERE state = 'active'").fetchone():
+        raise StillMemberError
+    connection.execute("UPDATE identity SET uuid = '', digest = ''")
+
+
+def _commit(connection: sqlite3.Connection, identity: Identity, now: float) -> None:
+    connection.execute(
+        "INSERT INTO identity (only, uuid, digest) VALUES (1, ?, ?) "
+        "ON CONFLICT (only) DO UPDATE SET uuid = excluded.uuid, digest = excluded.digest",
+        (identity.uuid, identity.digest),
+    )
+    write_rows(connection, int(now * 1000), (Entry("identity", identity.uuid, identity.uuid),))
 
 
 def _stored(directory: StateDirectory, name: str, digest: str) -> Identity:

@@ -119,6 +119,11 @@ class Exchange:
         self._reuse = False
 
     @property
+    def peer_leaf(self) -> Any:
+        """The certificate that a peer showed, as its mutual TLS keeps it (``peerLeaf``); None in the clear."""
+        return getattr(self._connection.transport, "peerLeaf", None)
+
+    @property
     def unsent(self) -> int:
         """Octets written that the socket has not taken (PX-60)."""
         return 0 if self.done else self._connection.unsent
@@ -142,7 +147,7 @@ class Exchange:
         if not self.done:
             self._connection.resume_body()
 
-    def respond(self, status: int, fields: Fields, body: bytes = b"") -> None:
+    def respond(self, status: int, fields: Fields, body: bytes = b"", *, last: bool = False) -> None:
         """Answer in one write.
 
         Args:
@@ -150,15 +155,25 @@ class Exchange:
             fields: All but ``Content-Length`` and ``Connection``, which are
                 added here.
             body: Left out of the answer to a HEAD and of 204 and 304.
+            last: Close the connection behind it.
         """
         if self.done:
             return
         if status not in _BODILESS:
             fields = [*fields, (b"Content-Length", b"%d" % len(body))]
-        self.begin(status, None, fields, Framing.PASSED, body)
+        self.begin(status, None, fields, Framing.PASSED, body, last=last)
         self.finish()
 
-    def begin(self, status: int, reason: bytes | None, fields: Fields, framing: Framing, data: bytes = b"") -> None:
+    def begin(
+        self,
+        status: int,
+        reason: bytes | None,
+        fields: Fields,
+        framing: Framing,
+        data: bytes = b"",
+        *,
+        last: bool = False,
+    ) -> None:
         """Write the head of the answer and its first bytes, in one write.
 
         Args:
@@ -169,6 +184,7 @@ class Exchange:
             framing: Of what is written; no body is sent in answer to a HEAD
                 and with 204 and 304.
             data: As for :attr:`write`.
+            last: Close the connection behind the answer.
 
         Raises:
             RuntimeError: The answer has begun already.
@@ -181,7 +197,7 @@ class Exchange:
         head, connection = self.head, self._connection
         if framing is Framing.CHUNKED and head.minor == 0:
             framing = Framing.CLOSE
-        self._reuse = head.keep_alive and framing is not Framing.CLOSE and connection.reusable
+        self._reuse = not last and head.keep_alive and framing is not Framing.CLOSE and connection.reusable
         lines = [status_line(status, reason), field_lines(fields)]
         if not self._reuse:
             lines.append(b"Connection: close\r\n")

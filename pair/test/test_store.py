@@ -18,6 +18,7 @@ from pair.test.turns import PATIENCE, Turns, open_store
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
+SAMPLES = Path(__file__).parent / "samples" / "store"
 NEXT = ("CREATE TABLE next (word TEXT)",)
 BROKEN = ("CREATE TABLE next (word TEXT)", "CREATE TABLE next (word TEXT)")
 
@@ -248,6 +249,23 @@ class OpenTests(SynchronousTestCase):
         self.assertIn(f"run PAIR {pair.__version__} again", message)
         self.assertEqual(self.version(self.path), len(MIGRATIONS))
         self.make()
+
+    def test_from_schema_1(self) -> None:
+        """A stored file of schema 1 keeps its rows, and its identity has used no epoch or counter yet (AR-16)."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.executescript((SAMPLES / "schema1.sql").read_text())
+        store = self.store()
+        store.open()
+        self.addCleanup(lambda: self.turns.wait(store.close()))
+        tables = ("identity", "choices", "job_history", "engine_children", "engine_models", "statement", "trust_audit")
+
+        def rows(connection: sqlite3.Connection) -> dict[str, list[Any]]:
+            return {each: connection.execute(f"SELECT * FROM {each}").fetchall() for each in tables}
+
+        found = store.read(rows)
+        self.assertEqual(found["identity"], [(1, "7b1c2f0e-4a5d-4c3b-8e2f-0123456789ab", f"sha256:{'ab' * 32}", 0, 0)])
+        self.assertEqual([len(found[each]) for each in tables], [1, 1, 1, 1, 1, 0, 0])
+        self.assertEqual([name.split("-")[1] for name in self.backups()], ["v1"])
 
     def test_newest_backups_kept(self) -> None:
         """Of the backups the newest three are kept, by their time and not by their schema."""
