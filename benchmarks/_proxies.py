@@ -73,6 +73,7 @@ def start_pair(engine: int, folder: Path, *settings: str) -> Server:
         "proxy.ports.ollama=0",
         "proxy.ports.lmstudio=0",
         "ports.control=0",
+        "ports.cluster=0",
         "embedded=off",
         "engines.ollama.mode=off",
         "engines.llamacpp.mode=off",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pair
 from pair.control.revision import Revision
@@ -15,12 +15,15 @@ from pair.control.sources import ControlSources
 from pair.control.views import Listener, ServiceStatus, WatchdogFacts
 from pair.jobs.view import JobView
 from pair.metrics import Metrics, Source
+from pair.privacy import path_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pair.clustering import Clustering
     from pair.engines.service import EngineService
     from pair.errors.book import ErrorBook
+    from pair.events import Signal
     from pair.ground import Ground
     from pair.jobs.history import HistoryService
     from pair.jobs.ledger import JobLedger
@@ -61,6 +64,7 @@ class Overview:
         history: HistoryService,
         listeners: Callable[[], tuple[Listener, ...]],
         facades: Facades,
+        cluster: Clustering,
         components: Callable[[], tuple[Component, ...]],
     ) -> None:
         self.revision = Revision()
@@ -78,12 +82,15 @@ class Overview:
         self._history = history
         self._listeners = listeners
         self._facades = facades
+        self._cluster = cluster
         self._components = components
         self._started_at = now()
         self._metrics = Metrics(pair.__version__, PROTOCOL, self._started_at / 1000)
         self._metrics.register(plane.meters.sources())
+        self._metrics.register(cluster.figures)
         self._metrics.register(self._figures())
-        for signal in (errors.changed, errors.removed, engines.changed, ledger.changed, facades.changed):
+        signals: tuple[Signal[Any], ...] = (errors.changed, errors.removed, engines.changed, ledger.changed)
+        for signal in (*signals, facades.changed, *cluster.changed):
             signal.subscribe(self.revision.bump)
 
     def readiness(self) -> tuple[str, ...]:
@@ -109,7 +116,7 @@ class Overview:
             version=pair.__version__,
             started_at=self._started_at,
             pid=os.getpid(),
-            state_dir=str(self._ground.directory.path),
+            state_dir=path_text(self._ground.directory.path),
             listeners=self._listeners(),
             components=self._components(),
             watchdog=WatchdogFacts(dog.stalls, dog.last_at, round(dog.longest * 1000)),
@@ -129,6 +136,7 @@ class Overview:
             scheduling=self._plane.scheduling,
             jobs=JobView(self._ledger, self._history, self._node),
             errors=self._errors,
+            cluster=self._cluster.sources,
         )
 
     def _figures(self) -> Mapping[str, Source]:

@@ -17,6 +17,9 @@ from msgspec import Struct
 from twisted.application.service import IService, Service
 
 import pair
+from pair.announcement import Announcement
+from pair.cluster.conditions import CONDITIONS as CLUSTER_CONDITIONS
+from pair.clustering import Clustering
 from pair.control.conditions import CONDITIONS as CONTROL_CONDITIONS
 from pair.control.service import build_control
 from pair.control.snippets import curl_line, default_model
@@ -37,7 +40,6 @@ from pair.interfaces import IEngineKind, IRoutingPolicy
 from pair.jobs.conditions import CONDITIONS as JOB_CONDITIONS
 from pair.jobs.history import LAST_FLUSH, HistoryService
 from pair.jobs.ledger import JobLedger
-from pair.logs import Logger
 from pair.overview import Overview, Phase
 from pair.protocols.dial import engine_endpoint
 from pair.protocols.eager import listen_eager
@@ -58,6 +60,7 @@ from pair.supervision.process import die
 from pair.supervision.stalls import Limits
 from pair.supervision.watchdog import StallWatchdog
 from pair.supervision.writers import WriterWatch
+from pair.surfaces.conditions import CONDITIONS as SURFACE_CONDITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from pair.choices import Choices
     from pair.cluster.identity import Identity
     from pair.ground import Ground
+    from pair.records.endpoints import Endpoint
     from pair.records.engines import NodeInventory
 
 KINDS: tuple[IEngineKind, ...] = (Ollama(), LMStudio(), LlamaCpp(), Embedded(), OpenAICompatible())
@@ -89,12 +93,14 @@ class Extensions(Struct, frozen=True):
 
 
 CONDITIONS = (
+    *CLUSTER_CONDITIONS,
     *CONTROL_CONDITIONS,
     *ENGINE_CONDITIONS,
     *ERROR_CONDITIONS,
     *JOB_CONDITIONS,
     *PROXY_CONDITIONS,
     *SUPERVISION_CONDITIONS,
+    *SURFACE_CONDITIONS,
 )
 
 _ENGINES_STOP = 4.0
@@ -103,8 +109,6 @@ _LAST_WORDS = 1.0
 
 _OVERRUN = 2.0
 """Seconds beyond the stop's deadline after which the process is ended (OP-53)."""
-
-log = Logger()
 
 
 class Parts:
@@ -182,7 +186,8 @@ class Parts:
             active=Budget(settings.proxy.max_active),
             bodies=Budget(settings.proxy.body_budget),
         )
-        self._facades = Facades(reactor, self._plane, choices, listen, self._run)
+        self._cluster = Clustering(reactor, settings, identity, ground, self._errors, listen, self._now, self._run)
+        self._facades = Facades(reactor, self._plane, choices, listen, self._run, peers=self._cluster.peers)
         self._overview = Overview(
             identity.uuid,
             settings,
@@ -198,6 +203,7 @@ class Parts:
             history=self._history,
             listeners=self._listeners,
             facades=self._facades,
+            cluster=self._cluster,
             components=lambda: self.services.tree(),
         )
         self._control = build_control(
@@ -211,10 +217,12 @@ class Parts:
         )
         self._ledger.changed.subscribe(self._history.keep)
         store.writable_changed.subscribe(self._store_changed)
+        ground.logs.writable_changed.subscribe(self._log_changed)
+        self._log_changed(ground.logs.writable)  # it was open before this could listen
         self.services = self._in_order()
 
     def announce(self) -> None:
-        """The start is done: say where applications find us, and then how to try it (OP-47)."""
+        """The start is done: say where applications find us, whether we are ready, and how to try it (OP-47)."""
         self._phase = "up"
         for kind in self._extensions.kinds.refused:
             self._errors.raise_entry(f"engines:bad_plugin:{kind}", kind=kind)
@@ -222,16 +230,22 @@ class Parts:
             self._errors.raise_entry(f"routing:policy:{policy}", name=policy)
         if os.geteuid() == 0:
             self._errors.raise_entry("service:running_as_root")
-        endpoints = [each for each in self._facades.endpoints() if each.state != "off"]
-        for endpoint in endpoints:
+        for endpoint in self._served():
             where = endpoint.url or "no port"
             self._say(f"{endpoint.facade:<10}{where}" + (f"  {endpoint.detail}" if endpoint.detail else ""))
         self._say(f"{'control':<10}{self._control.url or 'not there yet'}  (pair-admin status)")
-        summary = ", ".join(f"{each.facade} {each.state} on {each.port}" for each in endpoints)
-        log.info("PAIR {version} is ready: {summary}.", version=pair.__version__, summary=summary)
-        self._notifier.ready(summary)
+        Announcement(
+            pair.__version__,
+            self._overview.readiness,
+            lambda: ", ".join(f"{each.facade} {each.state} on {each.port}" for each in self._served()),
+            self._notifier,
+            (self._errors.changed, self._errors.removed, self._facades.changed),
+        ).begin()
         self._engines.changed.subscribe(self._offer_command)
         self._offer_command(self._engines.inventory())
+
+    def _served(self) -> list[Endpoint]:
+        return [each for each in self._facades.endpoints() if each.state != "off"]
 
     def stopping(self) -> None:
         """The stop begins: from now on it has its deadline (OP-53)."""
@@ -247,11 +261,13 @@ class Parts:
         services.add("writers", self._writers)
         services.add("service manager", self._notifier)
         services.add("history", self._supervised("history", lambda: self._history), stop_deadline=LAST_FLUSH)
+        self._cluster.add_trust(services)
         services.add("control", self._supervised("control", lambda: self._control))
         services.add("engines", self._engines, stop_deadline=_ENGINES_STOP)
         services.add("scheduler", self._scheduling)
         services.add("pool", _Closed(self._plane.pool))
         services.add("sweep", self._plane.sweep)
+        self._cluster.add_peers(services)
         for name, facade in self._facades.services.items():
             services.add(f"{name} facade", facade, stop_deadline=settings.service.drain + _LAST_WORDS)
         return services
@@ -261,7 +277,7 @@ class Parts:
 
     def _own_ports(self) -> frozenset[int]:
         """All ports on which this process listens: none of them is an engine's (EN-10)."""
-        return self._control.ports | self._facades.ports
+        return self._control.ports | self._cluster.ports | self._facades.ports
 
     def _listeners(self) -> tuple[Listener, ...]:
         """The control API and the facades, as they listen now (UI-31)."""
@@ -293,6 +309,12 @@ class Parts:
             self._errors.clear("storage:write_failed")
         else:
             self._errors.raise_entry("storage:write_failed", file=self._store.path.name)
+
+    def _log_changed(self, writable: bool) -> None:
+        if writable:
+            self._errors.clear("storage:log_failed")
+        else:
+            self._errors.raise_entry("storage:log_failed", file="logs/pair.jsonl")
 
     def _now(self) -> int:
         return int(self._reactor.seconds() * 1000)

@@ -61,9 +61,15 @@ class Api:
         given = {name: value for name, value in query.items() if value is not None}
         return self._allowed("GET", BASE + path + (f"?{urlencode(given)}" if given else ""))
 
-    def post(self, path: str, document: object = None) -> bytes:
-        """The answer to a command below ``/api/v1``, with ``document`` if it takes one. Raises as :meth:`get`."""
-        return self._allowed("POST", BASE + path, None if document is None else msgspec.json.encode(document))
+    def post(self, path: str, document: object = None, takes: float = 0) -> bytes:
+        """The answer to a command below ``/api/v1``, with ``document`` if it takes one. Raises as :meth:`get`.
+
+        Args:
+            path: of the command.
+            document: its body.
+            takes: seconds that the service may need for it, waited beyond the usual limit.
+        """
+        return self._allowed("POST", BASE + path, None if document is None else msgspec.json.encode(document), takes)
 
     def put(self, path: str, document: object) -> bytes:
         """The answer to a change below ``/api/v1`` that ``document`` describes. Raises as :meth:`get`."""
@@ -81,24 +87,23 @@ class Api:
         """
         return self._ask("GET", path, {})
 
-    def _allowed(self, method: str, path: str, document: bytes | None = None) -> bytes:
+    def _allowed(self, method: str, path: str, document: bytes | None = None, takes: float = 0) -> bytes:
         fields = {"Authorization": f"Bearer {self._token()}"}
         if document is not None:
             fields["Content-Type"] = "application/json"
-        status, body = self._ask(method, path, fields, document)
+        status, body = self._ask(method, path, fields, document, takes)
         if not 200 <= status < 300:
             raise Failed.refused(status, body)
         return body
 
     def _ask(
-        self, method: str, path: str, fields: Mapping[str, str], document: bytes | None = None
+        self, method: str, path: str, fields: Mapping[str, str], document: bytes | None = None, takes: float = 0
     ) -> tuple[int, bytes]:
+        limit = self._timeout + takes
         try:
-            return self._fetch(method, self._url + path, fields, self._timeout, document)
+            return self._fetch(method, self._url + path, fields, limit, document)
         except TimeoutError:
-            raise Unreachable(
-                f"PAIR at {self._url} does not answer within {self._timeout:g} s. {self._hint}"
-            ) from None
+            raise Unreachable(f"PAIR at {self._url} does not answer within {limit:g} s. {self._hint}") from None
         except (OSError, HTTPException, ValueError):
             raise Unreachable(f"Nothing answers at {self._url}. {self._hint}") from None
 

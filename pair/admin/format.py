@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from pair.admin.words import NOTHING, ago, note, short, size, span, word
+from pair.admin.words import EXCLUDED, NOTHING, REFUSED, ago, note, reason, short, size, span, word
 
 Row = Mapping[str, Any]
 
@@ -21,11 +21,12 @@ _NARROWEST = 16
 """Characters that the last column of a table has at least."""
 
 _STYLES = {
-    **dict.fromkeys(("ready", "bound", "running", "ok", "completed", "up", "loaded", "valid"), "green"),
+    **dict.fromkeys(("ready", "bound", "running", "ok", "completed", "up", "loaded", "valid", "paired"), "green"),
     **dict.fromkeys(("bypassed", "moved", "pending", "starting", "stopping", "busy", "degraded", "queued"), "yellow"),
     **dict.fromkeys(("backoff", "occupied", "needs_credential", "warning", "cancelled"), "yellow"),
-    **dict.fromkeys(("not ready", "failed", "unhealthy", "error", "invalid"), "red"),
-    **dict.fromkeys(("absent", "stopped", "off", "unknown", "on disk", "info", NOTHING), "dim"),
+    **dict.fromkeys(("waiting", "confirming"), "yellow"),
+    **dict.fromkeys(("not ready", "failed", "unhealthy", "error", "invalid", "voided"), "red"),
+    **dict.fromkeys(("absent", "stopped", "off", "unknown", "on disk", "info", "declined", "expired", NOTHING), "dim"),
 }
 
 
@@ -173,7 +174,7 @@ def job(found: Row, now: int) -> RenderableType:
     """One job, all of it."""
     error = found.get("error") or {}
     usage = _usage(found)
-    facts: list[tuple[str, str | Text]] = [
+    about: list[tuple[str, str | Text]] = [
         ("job", word(found["id"])),
         ("state", state(found["state"])),
         ("error", f"{word(error.get('message'))} ({word(error.get('code'))})" if error else NOTHING),
@@ -205,13 +206,13 @@ def job(found: Row, now: int) -> RenderableType:
         for each in found.get("attempts", ())
     ]
     titles = ("ATTEMPT", "NODE", "ENGINE", "OUTCOME", "STATUS", "FIRST BYTE", "TOOK", "ERROR")
-    return Group(_facts(facts), "", table(titles, attempts, "It was never sent to an engine."))
+    return Group(facts(about), "", table(titles, attempts, "It was never sent to an engine."))
 
 
 def routing(found: Row, now: int) -> RenderableType:
     """Where each facade would send a chat, and what is held (UI-54)."""
     orders = [
-        _section(word(each["facade"]), _candidates(each["candidates"], now, each.get("wouldAnswer")))
+        section(word(each["facade"]), _candidates(each["candidates"], now, each.get("wouldAnswer")))
         for each in found["facades"]
     ]
     held = [
@@ -226,7 +227,7 @@ def routing(found: Row, now: int) -> RenderableType:
         for each in found.get("penalties", ())
     ]
     drawn = table(("NODE", "ENGINE", "MODEL", "KIND", "TIMES", "FOR"), held, "Nothing is held.")
-    return Group(Text(f"policy {word(found.get('policy'))}", style="dim"), *orders, _section("Held", drawn))
+    return Group(Text(f"policy {word(found.get('policy'))}", style="dim"), *orders, section("Held", drawn))
 
 
 def explanation(found: Row, now: int) -> RenderableType:
@@ -241,7 +242,7 @@ def _candidates(found: Iterable[Row], now: int, answer: str | None) -> Renderabl
         hold = each.get("hold")
         if hold:
             terms.append(f"held ({word(hold.get('kind'))}) for {span(hold['until'] - now)}")
-        excluded, score = word(each.get("excludedBy")), each.get("score")
+        excluded, score = reason(EXCLUDED, each.get("excludedBy")), each.get("score")
         rows.append(
             (
                 word(each.get("rank")),
@@ -252,7 +253,11 @@ def _candidates(found: Iterable[Row], now: int, answer: str | None) -> Renderabl
             )
         )
     drawn = table(("RANK", "NODE", "ENGINE", "LOAD", "WHY"), rows, "No node is known.")
-    return drawn if answer is None else Group(drawn, Text(f"It would be refused: {word(answer)}.", style="red"))
+    return (
+        drawn
+        if answer is None
+        else Group(drawn, Text(f"It would be refused: {reason(REFUSED, answer)}.", style="red"))
+    )
 
 
 def errors(found: Iterable[Row], now: int) -> RenderableType:
@@ -284,13 +289,13 @@ def status(view: Row, now: int) -> RenderableType:
     about = Text(f"PAIR {word(service['version'])}, up {up}, pid {word(service['pid'])}", style="dim")
     down = [each for each in service.get("components", ()) if each["state"] != "up"]
     parts = [
-        _section("Endpoints", endpoints(view["endpoints"])),
-        _section("Engines", engines(view["engines"])),
-        _section("Jobs under way", jobs_under_way(view["jobs"], now)),
-        _section("Errors", errors(view["errors"], now)),
+        section("Endpoints", endpoints(view["endpoints"])),
+        section("Engines", engines(view["engines"])),
+        section("Jobs under way", jobs_under_way(view["jobs"], now)),
+        section("Errors", errors(view["errors"], now)),
     ]
     if down:
-        parts.append(_section("Parts that are not up", _components(down)))
+        parts.append(section("Parts that are not up", _components(down)))
     return Group(title, about, *parts)
 
 
@@ -309,15 +314,17 @@ def _components(found: Iterable[Row]) -> RenderableType:
     return table(("PART", "STATE", "FAILURES", "LAST ERROR"), rows, "All parts are up.")
 
 
-def _section(title: str, content: RenderableType) -> RenderableType:
+def section(title: str, content: RenderableType) -> RenderableType:
+    """``content`` under a title."""
     return Group("", Text(title, style="bold cyan"), content)
 
 
-def _facts(facts: Iterable[tuple[str, str | Text]]) -> RenderableType:
+def facts(found: Iterable[tuple[str, str | Text]]) -> RenderableType:
+    """What is to be said of one thing, a line for each."""
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     drawn.add_column(style="dim", no_wrap=True)
     drawn.add_column(overflow="fold")
-    for name, value in facts:
+    for name, value in found:
         drawn.add_row(name, Text(value) if isinstance(value, str) else value)
     return drawn
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,22 @@ from pair.admin.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+with_session = click.make_pass_decorator(Session)
+"""Gives a command its session."""
+
+
+class Seconds(click.FloatRange):
+    """A number within bounds, which ``nan`` is not, though it is beyond neither."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Called by click."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -36,7 +53,7 @@ def _global_options(hidden: bool) -> list[click.Parameter]:
         option("--no-color", is_flag=True, help="Print without colours (NO_COLOR)."),
         option(
             "--timeout",
-            type=click.FloatRange(0.1, 3600),
+            type=Seconds(0.1, 3600),
             metavar="SECONDS",
             help="How long to wait for an answer; 15 if not given.",
         ),
@@ -52,20 +69,28 @@ class Verb(click.Command):
 
 
 class Noun(click.Group):
-    """Commands for one kind of thing; alone it lists, or does what ``callback`` says."""
+    """Commands for one kind of thing; alone it is its command ``alone``, or does what ``callback`` says."""
 
     command_class = Verb
 
-    def __init__(self, name: str, help: str, callback: Callable[..., Any] | None = None, **attributes: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        help: str,
+        callback: Callable[..., Any] | None = None,
+        alone: str = "list",
+        **attributes: Any,
+    ) -> None:
         super().__init__(name, help=help, invoke_without_command=True, callback=callback or self._alone, **attributes)
         self.params += _global_options(hidden=True)
+        self._alone_is = alone
 
     def _alone(self) -> Any:
         context = click.get_current_context()
         if context.invoked_subcommand is not None:
             return None
-        if "list" in self.commands:
-            return context.invoke(self.commands["list"])
+        if self._alone_is in self.commands:
+            return context.invoke(self.commands[self._alone_is])
         raise click.UsageError(f"Say what to do: {', '.join(sorted(self.commands))}.", context)
 
 

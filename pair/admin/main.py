@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from pair import __version__
-from pair.admin import places
+from pair.admin import cluster, invitations, places
 from pair.admin.api import decoded, segment
 from pair.admin.failures import CommandError, Failed, Unreachable
-from pair.admin.grammar import Noun, Root
+from pair.admin.grammar import Noun, Root, with_session
 from pair.admin.session import OutputClosed, Session
+from pair.privacy import path_text
 from pair.settings.places import config_file
 from pair.settings.structs import Facade
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 _UNDER_WAY = "running,queued"
 _STATES = ("queued", "running", "completed", "failed", "cancelled")
-
-with_session = click.make_pass_decorator(Session)
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,8 +43,12 @@ route = Noun("route", help="Where requests go, and why.")
 error = Noun("error", help="What is wrong now.")
 config = Noun("config", help="The settings file.")
 token = Noun("token", help="The control token.")
-for _noun in (engine, model, job, route, error, config, token):
-    cli.add_command(_noun)
+for _command in (
+    *(engine, model, job, route, error, config, token),
+    *(cluster.cluster, cluster.identity),
+    *(invitations.invite, invitations.pending, invitations.accept, invitations.decline, invitations.cancel),
+):
+    cli.add_command(_command)
 
 
 @cli.command()
@@ -186,16 +189,18 @@ def route_show(session: Session) -> None:
 
 @route.command("explain")
 @click.argument("model", default="")
-@click.option("--facade", type=click.Choice(get_args(Facade)), default="ollama", help="Where it comes in; ollama.")
-@click.option(
-    "--path", metavar="PATH", default="/v1/chat/completions", help="What it asks for; a chat in OpenAI's dialect."
-)
+@click.option("--facade", type=click.Choice(get_args(Facade)), help="Where it comes in; ollama.")
+@click.option("--path", metavar="PATH", help="What it asks for; a chat in OpenAI's dialect.")
 @with_session
-def route_explain(session: Session, model: str, facade: str, path: str) -> int:
+def route_explain(session: Session, model: str, facade: str | None, path: str | None) -> int:
     """Tell where a request for MODEL would go, and why not elsewhere; exit 1 if nowhere. Nothing is sent."""
-    body = session.api.post("/routing/explain", {"facade": facade, "path": path, "model": model})
+    asked = {"facade": facade or "ollama", "path": path or "/v1/chat/completions", "model": model}
+    body = session.api.post("/routing/explain", asked)
     found = decoded(body)
     session.show(body, lambda: _tables().explanation(found, session.now()))
+    assumed = [f"{each} {asked[each]}" for each, given in (("facade", facade), ("path", path)) if given is None]
+    if assumed:
+        session.hint(f"Assumed: {' and '.join(assumed)}. Ask for others with --facade and --path.")
     return 0 if any(each["eligible"] for each in found["candidates"]) else 1
 
 
@@ -248,7 +253,7 @@ def config_example(session: Session) -> None:
 def token_rotate(session: Session) -> None:
     """Replace the control token; the old one fails at once."""
     path = places.rotate_token(session.state)
-    session.show_value({"rotated": str(path)}, lambda: f"The control token is replaced: {path}")
+    session.show_value({"rotated": path_text(path)}, lambda: f"The control token is replaced: {path}")
 
 
 @cli.command()
@@ -272,7 +277,11 @@ def run(arguments: Sequence[str], session: Session) -> int:
     try:
         return int(cli.main(list(arguments), prog_name="pair-admin", standalone_mode=False, obj=session) or 0)
     except click.ClickException as wrong:
-        wrong.show(session.err)
+        # It may be wrong before the option was come to.
+        if session.options.json or "--json" in arguments:
+            session.out.write(Failed("usage", wrong.format_message()).body.decode() + "\n")
+        else:
+            wrong.show(session.err)
         return wrong.exit_code
     except click.Abort:
         return INTERRUPTED

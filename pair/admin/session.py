@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass, field
 from functools import cached_property
+from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -45,8 +47,11 @@ class Session:
         environ: the environment.
         fetch: makes a request.
         out: gets the result, and nothing else.
-        err: gets hints and failures.
+        err: gets hints, questions and failures.
+        stdin: standard input.
+        ask: writes a prompt to the terminal and reads a line there that is not shown.
         now: epoch milliseconds.
+        sleep: lets so many seconds pass.
         options: as given.
     """
 
@@ -55,6 +60,9 @@ class Session:
     fetch: Fetch = fetch
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
+    stdin: TextIO = field(default_factory=lambda: sys.stdin)
+    ask: Callable[[str], str] = getpass
+    sleep: Callable[[float], None] = time.sleep
     options: GlobalOptions = field(default_factory=GlobalOptions)
 
     @property
@@ -88,6 +96,13 @@ class Session:
     def show_value(self, value: Any, render: Callable[[], RenderableType]) -> None:
         """As :meth:`show`, of a value that is not yet JSON."""
         self.show(msgspec.json.encode(value), render)
+
+    def line(self, value: Any, render: Callable[[], RenderableType]) -> None:
+        """As :meth:`show_value`, where more follows: with ``--json`` one line, and at once."""
+        if self.options.json:
+            self.write(msgspec.json.encode(value).decode() + "\n")
+        else:
+            self.show_value(value, render)
 
     def hint(self, text: str) -> None:
         """Something by the way, for a person."""

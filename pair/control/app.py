@@ -15,13 +15,14 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from pair.choices import SettingLocked
-from pair.control import routing, views
+from pair.control import cluster, routing, views
 from pair.control.openapi import document
 from pair.control.routes import ROUTES, EndpointChange, JobQuery, Nothing, Route
 from pair.errors.book import NotDismissable
 from pair.jobs.view import BadCursor, JobFilter
 from pair.proxy.facades import NoSuchFacade, PortOccupied, PortReserved
 from pair.proxy.listeners import PortDenied
+from pair.proxy.portwords import denial
 from pair.records.jobs import JobState
 from pair.surfaces.answers import Reply, json_reply, render_failures, send
 from pair.surfaces.refusals import Refused
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from twisted.web.iweb import IRequest
 
     from pair.control.revision import Revision
-    from pair.control.sources import ControlSources
+    from pair.control.sources import ClusterSources, ControlSources
 
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T")
@@ -148,6 +149,57 @@ class ControlApi:
             raise Refused(404, "no_such_error", "No such error entry is shown on this node.") from None
         return json_reply(views.Dismissed(id))
 
+    def get_cluster(self, query: Nothing) -> Reply:
+        """UI-48."""
+        return json_reply(self._cluster.cluster.roster())
+
+    async def leave_cluster(self, query: Nothing) -> Reply:
+        """UI-48, CL-88."""
+        return json_reply(await cluster.left(self._cluster.cluster))
+
+    async def remove_member(self, query: cluster.RemovalQuery, uuid: str) -> Reply:
+        """UI-48, CL-86."""
+        return json_reply(await cluster.removed(self._cluster.cluster, self._node(uuid), query.with_admitted))
+
+    async def list_audit(self, query: cluster.AuditQuery) -> Reply:
+        """UI-48, CL-104."""
+        rows = tuple(await self._cluster.cluster.audit(query.limit))
+        return json_reply(cluster.AuditList(*self._stamp(), rows))
+
+    async def invite(self, query: Nothing, asked: cluster.InviteBody) -> Reply:
+        """UI-49."""
+        return json_reply(await cluster.invited(self._cluster.invitations, asked), 201)
+
+    def list_invitations(self, query: Nothing) -> Reply:
+        """UI-50."""
+        return json_reply(cluster.InvitationList(*self._stamp(), tuple(self._cluster.invitations.all())))
+
+    def get_invitation(self, query: Nothing, id: str) -> Reply:
+        """UI-50."""
+        return json_reply(cluster.invitation(self._cluster.invitations, id))
+
+    def cancel_invitation(self, query: Nothing, id: str) -> Reply:
+        """UI-50, CL-55."""
+        return json_reply(cluster.cancelled(self._cluster.invitations, id))
+
+    async def answer_invitation(self, query: Nothing, answer: cluster.AnswerBody, id: str) -> Reply:
+        """UI-50, CL-46."""
+        return json_reply(await cluster.answered(self._cluster.invitations, id, answer))
+
+    def get_identity(self, query: Nothing) -> Reply:
+        """UI-51, CL-7."""
+        return json_reply(self._cluster.cluster.identity())
+
+    async def renew_identity(self, query: Nothing, asked: cluster.NewIdentityBody) -> Reply:
+        """UI-51, CL-96."""
+        return json_reply(await cluster.renewed(self._cluster.cluster, asked))
+
+    @property
+    def _cluster(self) -> ClusterSources:
+        if self._sources.cluster is None:
+            raise Refused(503, "not_ready", "Membership and pairing are not up on this node.")
+        return self._sources.cluster
+
     def _endpoints(self) -> tuple[views.EndpointView, ...]:
         return views.endpoint_views(self._sources.facades.endpoints(), self._sources.engines())
 
@@ -165,9 +217,8 @@ class ControlApi:
         except PortOccupied as occupied:
             message = "Another program listens on that port."
             raise Refused(409, "port_occupied", message, port=str(occupied.port), holder=occupied.holder) from None
-        except PortDenied:
-            message = "The system does not let PAIR listen on that port; it may lie in a reserved range."
-            raise Refused(409, "port_occupied", message) from None
+        except PortDenied as denied:
+            raise Refused(409, "port_occupied", denial(denied)) from None
         except sqlite3.Error:
             message = "The choice could not be written to the disk; nothing has changed."
             raise Refused(503, "not_ready", message) from None

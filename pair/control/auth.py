@@ -44,8 +44,6 @@ class ControlGuard:
         allowed_origins: ``console.allowed_origins``.
     """
 
-    body_limit = BODY_LIMIT
-
     def __init__(
         self,
         routes: Iterable[Route],
@@ -71,6 +69,10 @@ class ControlGuard:
         if head.method == "OPTIONS" and head.values(b"access-control-request-method"):
             return _PREFLIGHT
         return None if self._known(head) else _UNAUTHORIZED
+
+    def body_limit(self, head: Head) -> int:
+        """See :class:`pair.surfaces.rules.Guard`."""
+        return BODY_LIMIT
 
     def _authority(self, head: Head) -> tuple[str, int | None] | None:
         """The host and port that the request is for, if they are ours."""

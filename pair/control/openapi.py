@@ -59,7 +59,7 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
         **body,
         "responses": {
-            "200": {"description": "Done.", "content": content},
+            str(route.status): {"description": "Done.", "content": content},
             "default": {"description": "Refused.", "content": _json(schemas[ErrorBody])},
         },
         "security": _SECURITY[route.auth],

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from pair.control import views
+from pair.control import cluster, views
 from pair.control.routing import ExplainBody, Routing
+from pair.records.cluster import Invitation, Roster
 from pair.records.jobs import Job
 from pair.routing.explain import Explanation
 
@@ -53,7 +54,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     ``path`` is a werkzeug rule. ``cli`` is the ``pair-admin`` form, or
-    ``no_cli`` says why there is none (UI-30). ``example`` is a body for it.
+    ``no_cli`` says why there is none (UI-30). ``example`` is a body for it,
+    ``status`` that of a good answer.
     """
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
@@ -64,6 +66,7 @@ class Route(Struct, frozen=True, kw_only=True):
     query: type[Struct] = Nothing
     body: type[Struct] = Nothing
     example: Struct | None = None
+    status: int = 200
     auth: Auth = "token"
     cli: str | None = None
     no_cli: str = ""
@@ -205,5 +208,102 @@ ROUTES: tuple[Route, ...] = (
         summary="Take an error entry from sight.",
         answer=views.Dismissed,
         cli="error dismiss",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster",
+        operation="get_cluster",
+        summary="The members of the cluster, and those that were; no cluster where this node is in none.",
+        answer=Roster,
+        cli="cluster show",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/cluster/leave",
+        operation="leave_cluster",
+        summary="Leave the cluster; no other member needs to be there for that.",
+        answer=cluster.Left,
+        cli="cluster leave",
+    ),
+    Route(
+        method="DELETE",
+        path=f"{BASE}/cluster/members/<uuid>",
+        operation="remove_member",
+        summary="Put a member out of the cluster.",
+        query=cluster.RemovalQuery,
+        answer=cluster.Removed,
+        cli="cluster remove",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster/audit",
+        operation="list_audit",
+        summary="What was done to trust, the newest first.",
+        query=cluster.AuditQuery,
+        answer=cluster.AuditList,
+        cli="cluster audit",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/cluster/invitations",
+        operation="invite",
+        summary="Invite a node; the code is in this answer and nowhere else.",
+        body=cluster.InviteBody,
+        example=cluster.InviteBody(address="192.168.1.20"),
+        answer=cluster.Invited,
+        status=201,
+        cli="invite",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster/invitations",
+        operation="list_invitations",
+        summary="Invitations in both directions; ended ones for an hour.",
+        answer=cluster.InvitationList,
+        cli="pending",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster/invitations/<id>",
+        operation="get_invitation",
+        summary="One invitation.",
+        answer=Invitation,
+        cli="invite --wait",
+    ),
+    Route(
+        method="DELETE",
+        path=f"{BASE}/cluster/invitations/<id>",
+        operation="cancel_invitation",
+        summary="Take back an invitation that this node made.",
+        answer=Invitation,
+        cli="cancel",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/cluster/invitations/<id>/answer",
+        operation="answer_invitation",
+        summary="Accept an invitation by its code, or decline it; answers when it has ended, or after 30 s.",
+        body=cluster.AnswerBody,
+        example=cluster.AnswerBody(accept=False),
+        answer=Invitation,
+        cli="accept",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster/identity",
+        operation="get_identity",
+        summary="This node's UUID and the digest of its certificate.",
+        answer=cluster.NodeIdentity,
+        cli="identity show",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/cluster/identity/new",
+        operation="renew_identity",
+        summary="Make a new UUID, key and certificate: the cure of a copied disk.",
+        body=cluster.NewIdentityBody,
+        example=cluster.NewIdentityBody(confirm=True, abandon=True),
+        answer=cluster.NodeIdentity,
+        cli="identity new",
     ),
 )

@@ -54,6 +54,7 @@ class Direct:
         engine: where it goes.
         ended: called once, last.
         upgrade: the protocol that it asks to switch to; a request without a body.
+        hop: what the engine is told of the way behind it (PX-80).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Direct:
         engine: str,
         ended: Callable[[], None],
         upgrade: bytes | None = None,
+        hop: int = 1,
     ) -> None:
         self.facade = request.facade
         self.engine = engine
@@ -70,6 +72,7 @@ class Direct:
         self._request = request
         self._ended = ended
         self._upgrade = upgrade
+        self._hop = hop
         self._call: Call | None = None
         self._relay: Relay | Tunnel | None = None
 
@@ -90,7 +93,7 @@ class Direct:
             head.fields,
             authority=target.authority,
             length="chunked" if head.chunked else head.content_length,
-            hop=1,
+            hop=self._hop,
             credential=credential_of(plane, self.engine),
             upgrade=self._upgrade,
         )

@@ -12,7 +12,7 @@ from pair.engines.ports import Wish
 from pair.protocols.firstbyte import FirstByteFactory
 from pair.protocols.http_server import HTTPServerFactory
 from pair.proxy.claim import Claim, Entries, Host
-from pair.proxy.listeners import Listen, Listeners, open_listeners
+from pair.proxy.listeners import Listen, Listeners, open_listeners, with_loopback
 from pair.proxy.replies import family_of, refusal, reply
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pair.interfaces import IErrorBook
     from pair.protocols.http1 import Fields
     from pair.proxy.admission import Admission
+    from pair.proxy.ingress import Ingress
     from pair.records.endpoints import Endpoint
 
 LAST_WORDS = 0.5
@@ -51,12 +52,13 @@ class FacadeService(Service):
         name: of the facade.
         admission: takes its requests.
         listen: opens a socket.
-        addresses: of ``node.bind``.
+        addresses: of ``node.bind``; it listens on loopback besides where they leave that out.
         wish: where it is to listen.
         alias: where it is to listen besides (EN-54).
         host: whom to ask about ports.
         errors: where the claim's troubles are told.
         drain: seconds that open answers have at a stop.
+        ingress: takes what comes over TLS; None: that is refused.
     """
 
     def __init__(
@@ -71,19 +73,28 @@ class FacadeService(Service):
         host: Host,
         errors: IErrorBook,
         drain: float,
+        ingress: Ingress | None = None,
     ) -> None:
         self.setName(name)
         self._clock = clock
         self._facade = name
         self._admission = admission
         self._drain = drain
-        self._http = HTTPServerFactory(clock, admission.received, self._refusal)
+        self._ingress = ingress
+        plain = HTTPServerFactory(clock, admission.received, self._refusal)
+        secured: IProtocolFactory | None = None
+        self._servers = [plain]
+        if ingress is not None:
+            members = HTTPServerFactory(clock, ingress.received, self._refusal)
+            self._servers.append(members)
+            secured = ingress.secure(members)
 
         def bind(addresses: Sequence[str]) -> Callable[[int], Listeners]:
-            factory: IProtocolFactory = FirstByteFactory(clock, self._http)
+            factory: IProtocolFactory = FirstByteFactory(clock, plain, secured)
             return lambda port: open_listeners(listen, factory, addresses, port)
 
-        self._claim = Claim(clock, name, f"{name} facade", wish, bind(addresses), host, errors, port_entries(name))
+        everywhere = bind(with_loopback(addresses))
+        self._claim = Claim(clock, name, f"{name} facade", wish, everywhere, host, errors, port_entries(name))
         self._claims = [self._claim]
         if alias is not None:
             aside = replace(host, engine_at=lambda port: port in self._claim.ports or host.engine_at(port))
@@ -110,7 +121,7 @@ class FacadeService(Service):
     @property
     def connections(self) -> int:
         """How many clients are connected."""
-        return self._http.connections
+        return sum(each.connections for each in self._servers)
 
     def startService(self) -> None:
         """Take the port, or one that stands in for it."""
@@ -138,14 +149,17 @@ class FacadeService(Service):
 
     async def _stop(self) -> None:
         self._admission.stopping = True
+        if self._ingress is not None:
+            self._ingress.stopping = True
         for ended in [each.end() for each in self._claims]:
             await ended
         # What the error frames need to leave the sockets is one turn; whoever reads no more is cut.
         ends = [
             self._clock.callLater(self._drain, self._admission.stop),
-            self._clock.callLater(self._drain + LAST_WORDS, self._http.abort_all),
+            *(self._clock.callLater(self._drain + LAST_WORDS, each.abort_all) for each in self._servers),
         ]
-        await self._http.drain()
+        for drained in [each.drain() for each in self._servers]:
+            await drained
         for each in ends:
             if each.active():
                 each.cancel()

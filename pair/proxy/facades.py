@@ -23,6 +23,7 @@ from pair.proxy.browser import BrowserPolicy
 from pair.proxy.claim import Host
 from pair.proxy.facade import FacadeService, alias_entries
 from pair.proxy.identity import Banners
+from pair.proxy.ingress import Ingress
 from pair.proxy.listeners import PortTaken
 from pair.proxy.listings import Listings
 from pair.proxy.selfdial import SelfDial
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from pair.choices import Choice, Choices
     from pair.hostports import Holder
+    from pair.proxy.ingress import Peers
     from pair.proxy.listeners import Listen
     from pair.proxy.plane import Plane
     from pair.records.engines import NodeInventory
@@ -79,6 +81,7 @@ class Facades:
         nonce: names this process, to its own probes and in request ids.
         environment: ours.
         program_at: which program has a port, if not asked in a thread.
+        peers: how other nodes are met; None: not at all.
 
     Attributes:
         changed: emits an endpoint when it changes.
@@ -94,6 +97,7 @@ class Facades:
         nonce: str,
         environment: Mapping[str, str] = os.environ,
         program_at: Callable[[int], Deferred[Holder | None]] | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.changed: Signal[Endpoint] = Signal()
         self._clock = reactor
@@ -101,6 +105,7 @@ class Facades:
         self._choices = choices
         self._listen = listen
         self._nonce = nonce
+        self._peers = peers
         self._environment = environment
         self._program_at = program_at or self._ask_in_thread
         self._made: dict[str, FacadeService] = {}
@@ -220,10 +225,11 @@ class Facades:
             settings.proxy.explain,
         )
         browser = BrowserPolicy(settings.proxy.allowed_hosts, settings.proxy.origins)
+        admission = Admission(plane, name, browser, listings, Banners(plane.engines), self._nonce, self._nonce)
         facade = self._made[name] = FacadeService(
             self._clock,
             name,
-            Admission(plane, name, browser, listings, Banners(plane.engines), self._nonce, self._nonce),
+            admission,
             self._listen,
             settings.node.bind,
             self._wish(name),
@@ -231,6 +237,7 @@ class Facades:
             self._host,
             plane.errors,
             settings.service.drain,
+            None if self._peers is None else Ingress(plane, name, self._peers, admission.next_id),
         )
         facade.changed.subscribe(self.changed.emit)
         return facade

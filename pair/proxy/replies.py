@@ -43,6 +43,7 @@ _CODES: Final[dict[str, tuple[int, str]]] = {
         403,
         "web pages of this origin may not send requests here; to allow them add it to the setting proxy.origins",
     ),
+    "peer_path": (403, "members send inference here, and nothing else"),
     "route_unknown": (404, "no engine on this machine serves this path"),
     "too_large": (413, "the body of the request is larger than proxy.max_body allows ({limit} bytes)"),
     "route_unsupported": (501, "the engines{having} do not serve this route{instead}"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from twisted.internet.defer import Deferred
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from pair.logs import Logger
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from klein import Klein
     from twisted.python.failure import Failure
     from twisted.web.iweb import IRequest
+
+T = TypeVar("T")
 
 JSON = b"application/json"
 
@@ -44,6 +47,13 @@ def send(request: IRequest, reply: Reply) -> bytes:
     request.setHeader(b"Content-Type", reply.content_type)
     request.setHeader(b"Content-Length", b"%d" % len(reply.body))
     return reply.body
+
+
+def detached(work: Deferred[T]) -> Deferred[T]:
+    """The outcome of ``work``, which goes on when a client leaves: Klein cancels what it waits for then."""
+    outcome: Deferred[T] = Deferred()
+    work.addCallbacks(outcome.callback, outcome.errback)
+    return outcome
 
 
 def render_failures(app: Klein) -> None:

@@ -11,6 +11,8 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
+from pair.cluster.pins import PeerLeaf
+from pair.protocols.pairing.messages import Silent
 from pair.surfaces.refusals import Fields, Refusal
 
 SECURITY_FIELDS: Fields = (
@@ -25,18 +27,35 @@ SECURITY_FIELDS: Fields = (
 BAD_REQUEST = Refusal(400, "bad_request", "The request is not well formed.")
 
 
+class Peer(Silent, Struct, frozen=True):
+    """The other end of a connection, the same for all of its requests.
+
+    ``address`` is an IP literal, with a zone where it is link-local; an
+    IPv4-mapped one is unwrapped (AR-10). ``leaf`` is what it showed over TLS.
+    """
+
+    address: str
+    tls: bool = False
+    leaf: PeerLeaf | None = None
+
+
+NOBODY = Peer("")
+"""A peer of whom nothing is known."""
+
+
 class Head(Struct, frozen=True):
     """The head of a request.
 
     ``path`` is decoded and without the query, exactly as the routes see it;
     ``fields`` have their names in lower case; ``length`` is that of the body
-    in octets, None where it comes in chunks.
+    in octets, None where it comes in chunks. ``peer`` is who sent it.
     """
 
     method: str
     path: str
     fields: Fields = ()
     length: int | None = 0
+    peer: Peer = NOBODY
 
     def values(self, name: bytes) -> list[bytes]:
         """The values of the fields called ``name``, which is in lower case."""
@@ -46,12 +65,11 @@ class Head(Struct, frozen=True):
 class Guard(Protocol):
     """Who may ask what of one surface."""
 
-    @property
-    def body_limit(self) -> int:
-        """The most octets that a body may have."""
-
     def check(self, head: Head) -> Refusal | None:
         """Why the request is refused; None when it may go on."""
+
+    def body_limit(self, head: Head) -> int:
+        """The most octets that the body of a request that goes on may have."""
 
 
 def path_of(target: bytes) -> str | None:
@@ -71,8 +89,7 @@ def check_body(head: Head, limit: int) -> Refusal | None:
     """Why the body that ``head`` announces will not be read; None for a good one and for none (UI-12)."""
     if head.length == 0:
         return None
-    types = head.values(b"content-type")
-    if len(types) != 1 or not _is_json(types[0]) or head.values(b"content-encoding"):
+    if not is_json(head) or head.values(b"content-encoding"):
         return Refusal(415, "unsupported_media_type", "A body must be application/json in UTF-8, not compressed.")
     return too_large(limit) if head.length is not None and head.length > limit else None
 
@@ -82,7 +99,11 @@ def too_large(limit: int) -> Refusal:
     return Refusal(413, "too_large", f"A body may have {limit} bytes at most.")
 
 
-def _is_json(content_type: bytes) -> bool:
-    kind, *parameters = (part.strip().lower() for part in content_type.split(b";"))
+def is_json(head: Head) -> bool:
+    """Whether ``head`` announces JSON in UTF-8."""
+    types = head.values(b"content-type")
+    if len(types) != 1:
+        return False
+    kind, *parameters = (part.strip().lower() for part in types[0].split(b";"))
     utf8 = (b"charset=utf-8", b'charset="utf-8"')
     return kind == b"application/json" and all(each in utf8 for each in parameters if each)

@@ -8,20 +8,25 @@ surface serves: that is its resource, and who may ask is its guard.
 
 from __future__ import annotations
 
+import socket
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import ISSLTransport
 from twisted.web import http
 from twisted.web.server import Request, Site
 
+from pair.authority import unwrap
+from pair.cluster.limits import Sparing, source_of
 from pair.logs import Logger
 from pair.privacy import clean_text
 from pair.surfaces.refusals import Refusal, error_body, new_error_id
-from pair.surfaces.rules import BAD_REQUEST, SECURITY_FIELDS, Guard, Head, check_body, path_of, too_large
+from pair.surfaces.rules import BAD_REQUEST, SECURITY_FIELDS, Guard, Head, Peer, check_body, path_of, too_large
 
 if TYPE_CHECKING:
-    from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITCPTransport
+    from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITCPTransport, ITransport
     from twisted.python.failure import Failure
     from twisted.web.resource import IResource
 
@@ -34,17 +39,43 @@ GRACE = 0.4
 log = Logger()
 
 
+def peer_of(transport: ITransport) -> Peer:
+    """Who is at the other end of a connection; if it is under TLS, the handshake must be done."""
+    address = transport.getPeer()
+    assert isinstance(address, IPv4Address | IPv6Address), "sites are served over TCP"
+    host = unwrap(address.host)
+    if isinstance(address, IPv6Address) and address.scopeID:
+        host = f"{host.partition('%')[0]}%{_zone(address.scopeID)}"
+    return Peer(host, ISSLTransport.providedBy(transport), getattr(transport, "peerLeaf", None))
+
+
+def _zone(number: int | str) -> str:
+    """The name of an interface; its number as text where it has gone."""
+    try:
+        return socket.if_indextoname(int(number))
+    except (OSError, ValueError):
+        return str(number)
+
+
 class SurfaceChannel(http.HTTPChannel):
     """A connection. Beyond its base it is known to its site, and its own 400 looks like every other refusal."""
 
     site: SurfaceSite
     requests: list[SurfaceRequest]
     transport: ITCPTransport
+    _peer: Peer | None = None
 
     def connectionMade(self) -> None:
         """Begin to serve."""
         super().connectionMade()
         self.site.channels.add(self)
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end. Over TLS it is known from the first request on, as the handshake is done then."""
+        if self._peer is None:
+            self._peer = peer_of(self.transport)
+        return self._peer
 
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
         """Let the request in flight know."""
@@ -59,7 +90,13 @@ class SurfaceChannel(http.HTTPChannel):
         fields = tuple(
             (name.lower(), value) for name, values in request.requestHeaders.getAllRawHeaders() for value in values
         )
-        return Head(self._command.decode("latin-1"), path, fields, length)
+        return Head(self._command.decode("latin-1"), path, fields, length, self.peer)
+
+    def requestDone(self, request: SurfaceRequest) -> None:  # noqa: N802 - Twisted's
+        """An answer is complete; the connection ends with one that says so."""
+        if request.responseHeaders.getRawHeaders(b"Connection") == [b"close"]:
+            self.persistent = False
+        super().requestDone(request)
 
     def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802 - Twisted's
         """A line of the head is too long."""
@@ -82,6 +119,7 @@ class SurfaceRequest(Request):
     defaultContentType = None  # noqa: N815 - Twisted's
     refused = False
     _discarded = 0
+    _limit = 0
 
     def __init__(self, channel: SurfaceChannel, *args: Any, **kwargs: Any) -> None:
         super().__init__(channel, *args, **kwargs)
@@ -93,9 +131,20 @@ class SurfaceRequest(Request):
         self.content = BytesIO()
         guard = self.channel.site.guard
         head = self.channel.head(self, length)
-        refusal = BAD_REQUEST if head is None else guard.check(head) or check_body(head, guard.body_limit)
+        if head is None:
+            self.refuse(BAD_REQUEST)
+            return
+        refusal = guard.check(head)
+        if refusal is None:
+            self._limit = guard.body_limit(head)
+            refusal = check_body(head, self._limit)
         if refusal is not None:
             self.refuse(refusal)
+
+    @property
+    def peer(self) -> Peer:
+        """Who asks."""
+        return self.channel.peer
 
     def handleContentChunk(self, data: bytes) -> None:
         """Keep ``data`` of the body, as far as the guard allows."""
@@ -103,8 +152,8 @@ class SurfaceRequest(Request):
             self._discarded += len(data)
             if self._discarded > DISCARDED:
                 self.channel.loseConnection()
-        elif self.content.tell() + len(data) > self.channel.site.guard.body_limit:
-            self.refuse(too_large(self.channel.site.guard.body_limit))
+        elif self.content.tell() + len(data) > self._limit:
+            self.refuse(too_large(self._limit))
         else:
             self.content.write(data)
 
@@ -137,9 +186,10 @@ class SurfaceRequest(Request):
         self.channel.writeHeaders(b"HTTP/1.1", b"%d" % refusal.status, reason, self.responseHeaders)
         if getattr(self.channel, "_command", b"") != b"HEAD":
             self.channel.write(body)
-        log.debug(
-            "A request was refused: {status} {code} ({id}).", status=refusal.status, code=refusal.code, id=error_id
-        )
+        if self.channel.site.worth_a_line(self.channel.peer):
+            log.debug(
+                "A request was refused: {status} {code} ({id}).", status=refusal.status, code=refusal.code, id=error_id
+            )
 
 
 class SurfaceSite(Site):
@@ -149,6 +199,7 @@ class SurfaceSite(Site):
         resource: the app's resource.
         guard: who may ask what.
         reactor: for the time limits of connections.
+        sparing: where strangers may ask: how often a line is written of requests of one source that were refused.
 
     Attributes:
         channels: the open connections.
@@ -159,11 +210,14 @@ class SurfaceSite(Site):
     protocol = SurfaceChannel  # type: ignore[assignment]
     requestFactory = SurfaceRequest
 
-    def __init__(self, resource: IResource, guard: Guard, reactor: IReactorTime) -> None:
+    def __init__(
+        self, resource: IResource, guard: Guard, reactor: IReactorTime, sparing: Sparing | None = None
+    ) -> None:
         # A form is no JSON; parsing one reads the Content-Type as an e-mail's.
         super().__init__(resource, parsePOSTFormSubmission=False, reactor=reactor)
         self.guard = guard
         self.channels: set[SurfaceChannel] = set()
+        self._sparing = sparing
         self._closing: Deferred[None] | None = None
         self._abort: IDelayedCall | None = None
 
@@ -173,8 +227,15 @@ class SurfaceSite(Site):
     def stopFactory(self) -> None:  # noqa: N802 - Twisted's
         """Nothing was started."""
 
+    def worth_a_line(self, peer: Peer) -> bool:
+        """Whether to write that a request of ``peer`` was refused."""
+        return self._sparing is None or self._sparing.worth(source_of(peer.address), self.reactor.seconds())
+
     def log(self, request: http.Request) -> None:
         """One line for an answered request, without its query (OP-34)."""
+        assert isinstance(request, SurfaceRequest)
+        if request.code >= 400 and not self.worth_a_line(request.peer):
+            return
         log.debug(
             "{method} {path} was answered with {status}.",
             method=clean_text(request.method.decode("latin-1"), 16),

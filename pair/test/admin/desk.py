@@ -14,7 +14,7 @@ from pair.admin.session import Session
 from pair.test.control.samples import NOW, TOKEN, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from twisted.trial.unittest import SynchronousTestCase
 
@@ -34,6 +34,11 @@ class Desk:
     Attributes:
         asked: method and target of each request.
         fault: raised by each request, if set.
+        stdin: standard input.
+        typed: what is typed at a prompt that does not show it.
+        prompts: those prompts.
+        then: what happens while a command sleeps, one after the other.
+        pace: how much longer than it wanted a command sleeps.
     """
 
     def __init__(self, test: SynchronousTestCase, running: bool = True) -> None:
@@ -49,6 +54,12 @@ class Desk:
         self.fault: Exception | None = None
         self.out: io.StringIO = io.StringIO()
         self.err = io.StringIO()
+        self.stdin = io.StringIO()
+        self.typed = ""
+        self.prompts: list[str] = []
+        self.then: list[Callable[[], object]] = []
+        self.pace = 1
+        self.now = NOW
         self.environ: dict[str, str] = {"PAIR_STATE_DIR": str(self.state)}
 
     def fetch(
@@ -71,8 +82,28 @@ class Desk:
         self.out.truncate()
         self.err.seek(0)
         self.err.truncate()
-        session = Session(self.environ, now=lambda: NOW, fetch=self.fetch, out=self.out, err=self.err)
+        session = Session(
+            self.environ,
+            now=lambda: self.now,
+            fetch=self.fetch,
+            out=self.out,
+            err=self.err,
+            stdin=self.stdin,
+            ask=self.ask,
+            sleep=self.sleep,
+        )
         return run(arguments, session)
+
+    def ask(self, prompt: str) -> str:
+        """A prompt at the terminal, answered."""
+        self.prompts.append(prompt)
+        return self.typed
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes, and something happens meanwhile."""
+        self.now += round(seconds * 1000 * self.pace)
+        if self.then:
+            self.then.pop(0)()
 
     @property
     def json(self) -> Any:

@@ -12,6 +12,7 @@ from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair import __version__
+from pair.admin import main
 from pair.admin.main import cli
 from pair.choices import SettingLocked
 from pair.control.routes import ROUTES
@@ -91,6 +92,17 @@ class JSONTests(DeskTestCase):
             self.assertEqual(self.desk.run(*words, "--json"), 3, words)
             self.assertEqual(self.desk.json["error"]["code"], "unreachable")
 
+    def test_usage(self) -> None:
+        """Wrong usage is an error object too, exit 2, wherever the option stands (UI-100, UI-101)."""
+        for words in (("fly",), ("job", "fly"), ("job", "list", "--limit", "0"), ("job", "show"), ("config",)):
+            for arguments in ((*words, "--json"), ("--json", *words)):
+                self.assertEqual(self.desk.run(*arguments), 2, arguments)
+                error = self.desk.json["error"]
+                self.assertEqual((error["code"], bool(error["message"])), ("usage", True))
+                self.assertEqual((self.desk.err.getvalue(), self.desk.asked), ("", []))
+        self.assertEqual(self.desk.run("endpoints", "set", "ollama", "--json"), 2)
+        self.assertEqual(self.desk.json["error"]["message"], "Say what to set: --port, --default, --on or --off.")
+
     def test_on_a_terminal(self) -> None:
         """On a terminal it is laid out to be read."""
         self.desk.out = Terminal()
@@ -148,6 +160,16 @@ class ReachTests(DeskTestCase):
         self.assertIn(str(self.desk.state / "control.token"), self.desk.err.getvalue())
         self.assertEqual(self.desk.run("health"), 0)
 
+    def test_something_else_in_the_file(self) -> None:
+        """A file that holds no token is told as that, and nothing of it is shown or sent (UI-106)."""
+        other = self.desk.state / "other"
+        for content in (b"", b"sekrit", b"pair_ct_a\nsekrit", "pair_ct_ä".encode(), b"pair_mt_abc", b"\0" * 10_000):
+            other.write_bytes(content)
+            self.assertEqual(self.desk.run("engine", "list", "--token-file", str(other)), 1)
+            self.assertIn(f"There is no control token in {other}", self.desk.err.getvalue())
+            self.assertNotIn("sekrit", self.desk.err.getvalue())
+        self.assertEqual(self.desk.asked, [])
+
     def test_wrong_token(self) -> None:
         """A token that is not right is refused, and not shown (UI-106)."""
         (self.desk.state / "control.token").write_text("pair_ct_wrong")
@@ -183,6 +205,7 @@ class GrammarTests(DeskTestCase):
             ("fly",),
             ("job", "fly"),
             ("job", "list", "--limit", "0"),
+            ("status", "--timeout", "nan"),
             ("job", "show"),
             ("config",),
             ("statuss",),
@@ -422,6 +445,20 @@ class ConfigTests(DeskTestCase):
         self.desk.environ |= {"PAIR_CONFIG": self.file(""), "PAIR_SET__PROXY__MAX_ACTIVE": "1"}
         self.assertEqual(self.desk.run("config", "check"), 1)
         self.assertIn("PAIR_SET__PROXY__MAX_ACTIVE", self.desk.out.getvalue())
+
+    def test_sources(self) -> None:
+        """What was read is said, whether there is a file or not."""
+        self.patch(main, "config_file", lambda named, environ: None)
+        self.assertEqual((self.desk.run("config", "check"), self.desk.lines), (0, ["no settings file: valid"]))
+        self.desk.environ |= {"PAIR_LOG_LEVEL": "debug", "PAIR_SET__PROXY__MAX_ACTIVE": "50"}
+        read = "PAIR_LOG_LEVEL, PAIR_SET__PROXY__MAX_ACTIVE of the environment"
+        self.assertEqual(self.desk.run("config", "check"), 0)
+        self.assertEqual(self.desk.lines, [f"no settings file, and {read}: valid"])
+        path = self.file("")
+        self.assertEqual(self.desk.run("config", "check", path), 0)
+        self.assertEqual(self.desk.lines, [f"{path}, and {read}: valid"])
+        self.desk.run("config", "check", "--json")
+        self.assertEqual(self.desk.json["environment"], ["PAIR_LOG_LEVEL", "PAIR_SET__PROXY__MAX_ACTIVE"])
 
     def test_missing(self) -> None:
         """A file that is not there is not valid (OP-4)."""

@@ -17,17 +17,23 @@ class RouteTests(SynchronousTestCase):
     def test_explain(self) -> None:
         """Exit 0 with a candidate: each engine with its rank and load, or with what keeps it out."""
         self.assertEqual(self.desk.run("route", "explain", "smollm2:360m"), 0)
-        title, first, second = [line.split() for line in self.desk.lines]
+        title, first, second = [line.split(maxsplit=4) for line in self.desk.lines]
         self.assertEqual(title, ["RANK", "NODE", "ENGINE", "LOAD", "WHY"])
-        self.assertEqual(
-            first, ["1", "3f0c9a52", "embedded", "1", "pending", "0,", "pressure", "1,", "reservations", "0"]
-        )
-        self.assertEqual(second, ["–", "3f0c9a52", "ollama", "–", "engine_stopped"])
+        self.assertEqual(first, ["1", "3f0c9a52", "embedded", "1", "pending 0, pressure 1, reservations 0"])
+        self.assertEqual(second, ["–", "3f0c9a52", "ollama", "–", "it does not run (engine_stopped)"])
 
     def test_nobody(self) -> None:
-        """Exit 1 with none, and what a client would be told."""
+        """Exit 1 with none, and why, in words; what was assumed is said."""
         self.assertEqual(self.desk.run("route", "explain", "nobody's"), 1)
-        self.assertEqual(self.desk.lines[-1], "It would be refused: model_unknown.")
+        self.assertIn("it does not have the model (model_not_advertised)", self.desk.out.getvalue())
+        self.assertEqual(
+            self.desk.lines[-1], "It would be refused: no engine has a model of this name (model_unknown)."
+        )
+        assumed = "Assumed: {} Ask for others with --facade and --path.\n"
+        self.assertEqual(self.desk.err.getvalue(), assumed.format("facade ollama and path /v1/chat/completions."))
+        self.desk.run("route", "explain", "nobody's", "--facade", "lmstudio")
+        self.assertEqual(self.desk.err.getvalue(), assumed.format("path /v1/chat/completions."))
+        self.desk.run("route", "explain", "nobody's", "--facade", "lmstudio", "--path", "/v1/embeddings")
         self.assertEqual(self.desk.err.getvalue(), "")
 
     def test_what_is_asked(self) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.admin.words import ago, note, short, size, span, word
+from pair.admin.words import EXCLUDED, REFUSED, ago, note, reason, short, size, span, word
+from pair.routing.candidates import ExcludedBy
+from pair.routing.planning import Answer
 
 
 class WordTests(SynchronousTestCase):
@@ -12,6 +16,12 @@ class WordTests(SynchronousTestCase):
         """What is not known is a dash, never 0."""
         self.assertEqual([word(None), word(""), short(None), size(None), span(None), ago(None, 5)], ["–"] * 6)
         self.assertEqual((word(0), size(0), span(0)), ("0", "0 B", "0 ms"))
+
+    def test_reasons(self) -> None:
+        """Every code of the router has words; one of a newer service is shown as it is."""
+        self.assertEqual((set(EXCLUDED), set(REFUSED)), (set(get_args(ExcludedBy)), set(get_args(Answer))))
+        self.assertEqual(reason(EXCLUDED, "tried"), "it was tried (tried)")
+        self.assertEqual([reason(EXCLUDED, code) for code in ("new\x1b", None)], ["new", "–"])
 
     def test_notes(self) -> None:
         """A note is blank where there is none, and is not cut as a name is."""

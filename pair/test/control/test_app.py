@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from errno import EACCES
 from sqlite3 import OperationalError
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from pair.proxy.facades import NoSuchFacade, PortOccupied, PortReserved
 from pair.proxy.listeners import PortDenied
 from pair.records.jobs import Usage
 from pair.settings import Source
-from pair.test.control.samples import NODE, NOW, TOKEN, Node
+from pair.test.control.samples import ASKED, NODE, NOW, RACK, TOKEN, Node
 from pair.test.surfaces.wire import Conversation, request
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def example_path(route: Route) -> str:
         route.path.replace("<origin>", "self")
         .replace("<node>", "self")
         .replace("<facade>", "ollama")
+        .replace("<uuid>", RACK)
+        .replace("/invitations/<id>", f"/invitations/{ASKED.id}")
         .replace("<path:id>", "a:b")
         .replace("<id>", "1")
     )
@@ -107,10 +110,11 @@ class TableTests(SynchronousTestCase):
         node = Node()
         job = node.ledger.admit("lmstudio", "openai", "chat", "/v1/chat/completions", False, "m", 10)
         node.errors.raise_entry("test:broken:thing", thing="thing")
+        node.invitations.found = [ASKED]
         for route in ROUTES:
             path = example_path(route).replace("/self/1", f"/self/{job.id}").replace("a:b", "test:broken:thing")
             answer = node.ask(route.method, path, msgspec.json.encode(route.example) if route.example else None)
-            self.assertEqual(answer.status, 200, route.operation)
+            self.assertEqual(answer.status, route.status, route.operation)
             if route.answer is not bytes:
                 msgspec.json.decode(answer.body, type=route.answer)
 
@@ -278,7 +282,7 @@ class EndpointTests(SynchronousTestCase):
             (locked, 409, "setting_locked", {"key": "proxy.ports.ollama", "source": "/etc/pair/pair.toml"}),
             (PortReserved(1234), 422, "invalid_value", {"path": "port"}),
             (PortOccupied(11500, "nc (pid 9)"), 409, "port_occupied", {"port": "11500", "holder": "nc (pid 9)"}),
-            (PortDenied(80), 409, "port_occupied", {}),
+            (PortDenied(80, "::", EACCES), 409, "port_occupied", {}),
             (OperationalError("disk I/O error"), 503, "not_ready", {}),
         ):
             self.node.facades.outcome = lambda reason=reason: fail(reason)  # type: ignore[misc]

@@ -13,6 +13,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair import __version__
@@ -25,6 +26,8 @@ from pair.test.surfaces.wire import request
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IProtocolFactory
+
+WARNING = "control.token held no token; there is a new one in it."
 
 
 class Port:
@@ -195,6 +198,20 @@ class TokenTests(ServiceTestCase):
         self.assertEqual(stat.S_IMODE((self.state.path / "control.token").stat().st_mode), 0o600)
         self.token()
         self.assertEqual(self.text(), first)
+
+    def test_no_token_in_the_file(self) -> None:
+        """A file that holds none is given a new one at the start, with a warning that does not show it (UI-15)."""
+        for content in (b"", b"\n", b"pair_ct_", b"pair_mt_" + b"x" * 43, b"pair_ct_" + b"x" * 42, b"a\nb", b"\xff"):
+            self.state.replace("control.token", content, 0o600)
+            with capturedLogs() as events:
+                token = self.token()
+            self.assertRegex(self.text(), rb"^pair_ct_[A-Za-z0-9_-]{43}$")
+            self.assertTrue(token.matches(self.text()))
+            self.assertEqual([formatEvent(each) for each in events], [WARNING], content)
+        longer = b"pair_ct_" + b"x" * 64
+        self.state.replace("control.token", longer, 0o600)
+        self.token()
+        self.assertEqual(self.text(), longer)
 
     def test_matches(self) -> None:
         """It matches itself and nothing else."""

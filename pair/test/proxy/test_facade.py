@@ -35,13 +35,17 @@ class FacadeCase(BenchCase):
     def make(self, bench: Bench, **values: Any) -> FacadeService:
         """A facade in front of a bench's engines; ``values`` in place of what is usual."""
         host = Host(lambda port: False, lambda port: succeed(None), lambda: (), lambda listeners: succeed(True))
-        usual: dict[str, Any] = {"wish": Wish(11434, base=11435), "alias": None, "host": host}
+        usual: dict[str, Any] = {
+            "addresses": ("0.0.0.0", "::"),
+            "wish": Wish(11434, base=11435),
+            "alias": None,
+            "host": host,
+        }
         return FacadeService(
             bench.clock,
             bench.facade,
             bench.admission,
             self.ports.listen,
-            ("0.0.0.0", "::"),
             errors=bench.errors,
             drain=DRAIN,
             **(usual | values),
@@ -86,6 +90,14 @@ class FacadeTests(FacadeCase):
         self.assertEqual(self.ports.numbers, [(11434, "0.0.0.0"), (11434, "::")])
         self.assertEqual((self.service.endpoint.state, self.service.name), ("bound", "ollama"))
         self.assertEqual(self.service.ports, {11434})
+
+    def test_listens_on_loopback_too(self) -> None:
+        """PX-5: also where the addresses leave it out, as only clients there are served."""
+        self.successResultOf(self.stop())
+        self.service = self.make(self.node, addresses=("192.168.1.7",))
+        self.service.startService()
+        self.assertEqual(self.ports.numbers, [(11434, each) for each in ("192.168.1.7", "127.0.0.1", "::1")])
+        self.assertEqual(self.service.endpoint.url, "http://127.0.0.1:11434")
 
     def test_serves(self) -> None:
         """A request passes from the first byte on; the connection is counted while it is open."""

@@ -26,14 +26,15 @@ LIMIT = 100
 class Doorman:
     """Lets all pass but those who ask for ``/closed``."""
 
-    body_limit = LIMIT
-
     def __init__(self) -> None:
         self.seen: list[Head] = []
 
     def check(self, head: Head) -> Refusal | None:
         self.seen.append(head)
         return Refusal(403, "forbidden", "Closed.", fields=((b"X-Why", b"so"),)) if head.path == "/closed" else None
+
+    def body_limit(self, head: Head) -> int:
+        return LIMIT
 
 
 def small_app(bodies: list[bytes], waiting: list[Deferred[bytes]]) -> Klein:

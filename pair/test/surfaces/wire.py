@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 from twisted.internet.address import IPv4Address
+from twisted.internet.interfaces import ISSLTransport
 from twisted.internet.testing import StringTransportWithDisconnection
+from zope.interface import alsoProvides
 
 if TYPE_CHECKING:
+    from twisted.internet.interfaces import IAddress
+
+    from pair.cluster.pins import PeerLeaf
     from pair.surfaces.site import SurfaceSite
 
 
@@ -42,11 +47,23 @@ class Transport(StringTransportWithDisconnection):
         super().loseConnection()
 
 
-class Conversation:
-    """One connection to ``site``."""
+class Secure(Transport):
+    """As that of mutual TLS, whose handshake is done."""
 
-    def __init__(self, site: SurfaceSite) -> None:
-        self.transport = Transport()
+    def __init__(self, leaf: PeerLeaf | None, address: IAddress) -> None:
+        super().__init__(peerAddress=address)
+        self.peerLeaf = leaf
+        alsoProvides(self, ISSLTransport)
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        """There is no socket."""
+
+
+class Conversation:
+    """One connection to ``site``; by default from this host, in the clear."""
+
+    def __init__(self, site: SurfaceSite, transport: Transport | None = None) -> None:
+        self.transport = transport or Transport()
         self.channel = site.buildProtocol(IPv4Address("TCP", "127.0.0.1", 40000))
         assert self.channel is not None
         self.transport.protocol = self.channel

@@ -1,0 +1,53 @@
+"""Which node a person means (CL-4). Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pair.admin.failures import Failed
+from pair.admin.words import short, word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    Row = Mapping[str, Any]
+
+
+def uuid_of(text: str) -> str | None:
+    """The UUID that ``text`` is, in any case, with or without hyphens or ``urn:uuid:``; None where it is none."""
+    try:
+        return str(UUID(text.strip()))
+    except ValueError:
+        return None
+
+
+def means(text: str, node: Row) -> bool:
+    """Whether ``text`` is the name of ``node``, or begins its UUID."""
+    start = text.lower().removeprefix("urn:uuid:").replace("-", "")
+    return text == node.get("name") or (start != "" and str(node["node"]).replace("-", "").startswith(start))
+
+
+def find(text: str, nodes: Iterable[Row]) -> str | None:
+    """The UUID of the one of ``nodes`` that ``text`` means; None where it means none.
+
+    Raises:
+        Failed: It means several.
+    """
+    found = {str(each["node"]): word(each.get("name")) for each in nodes if means(text, each)}
+    if len(found) > 1:
+        several = ", ".join(f"{short(node)} ({name})" for node, name in sorted(found.items()))
+        raise Failed("ambiguous", f"There are several such nodes: {several}. Give more of the UUID.")
+    return next(iter(found), None)
+
+
+def node_of(text: str, nodes: Iterable[Row], others: Iterable[Row] = ()) -> str:
+    """The UUID that ``text`` is, or that of the node it means: one of ``nodes``, or else one of ``others``.
+
+    Raises:
+        Failed: It means none, or several.
+    """
+    node = uuid_of(text) or find(text, nodes) or find(text, others)
+    if node is None:
+        raise Failed("no_such_node", "No node here has that name, or a UUID that begins so.")
+    return node

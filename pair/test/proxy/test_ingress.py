@@ -1,0 +1,120 @@
+"""Tests of :mod:`pair.proxy.ingress`: what members send (PX-86 to PX-89)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pair.cluster.pins import PeerLeaf
+from pair.protocols.http_server import HTTPServerFactory, HTTPServerProtocol
+from pair.proxy.ingress import Ingress, NotMember, Peers
+from pair.proxy.replies import refusal, reply
+from pair.test.proxy.bench import CHAT, DONE, Bench, BenchCase
+from pair.test.proxy.network import Client, Socket, response
+from pair.test.routing.facts import engine
+
+MEMBER = PeerLeaf.of(b"leaf")
+REFUSAL = NotMember(403, ((b"Content-Type", b"application/json"),), b'{"evidence":["e30="]}')
+
+
+class IngressTests(BenchCase):
+    """Members are served by an engine here, and by nothing else."""
+
+    def member(self, bench: Bench, leaf: PeerLeaf = MEMBER) -> Client:
+        """A connection over mutual TLS."""
+        peers = Peers(lambda factory: factory, lambda leaf, address: None if leaf == MEMBER else REFUSAL)
+        self.ingress = Ingress(bench.plane, bench.facade, peers, lambda: "run.9")
+
+        def refuse(status: int, code: str) -> Any:
+            answer = reply(refusal(code), "ollama", "run.0")
+            return answer.fields, answer.body
+
+        protocol = HTTPServerFactory(bench.clock, self.ingress.received, refuse).buildProtocol(None)
+        assert isinstance(protocol, HTTPServerProtocol)
+        socket = Socket(bench.clock, "10.0.0.7")
+        socket.peerLeaf = leaf  # type: ignore[attr-defined]
+        socket.protocol = protocol
+        protocol.makeConnection(socket)
+        self.addCleanup(socket.lose, ConnectionError())
+        return Client(socket)
+
+    def asks(self, bench: Bench, path: str = "/api/chat", method: str = "POST", **fields: str) -> Client:
+        """A member that has asked with a hop marker, unless ``fields`` say otherwise."""
+        client = self.member(bench)
+        client.asks(method, path, CHAT if method == "POST" else b"", 1, **{"X_Pair_Hop": "1", **fields})
+        bench.advance()
+        return client
+
+    def test_served(self) -> None:
+        """PX-88: by the facade's first engine, marked as the second hop, without a job of this node."""
+        bench = self.bench()
+        client = self.asks(bench, Host="whatever.example", Origin="https://evil.example")
+        self.assertEqual(bench.contacted(), ["a"])
+        self.assertIn(b"\r\nX-Pair-Hop: 2\r\n", bench.a.asked)
+        bench.a.answers(response(200, DONE))
+        bench.advance()
+        self.assertEqual((client.answer.status, client.answer.body, bench.jobs.active()), (200, DONE, ()))
+
+    def test_named_engine(self) -> None:
+        """PX-88: the engine that the sender chose, or none."""
+        bench = self.bench()
+        self.asks(bench, X_Pair_Engine="b")
+        self.assertEqual(bench.contacted(), ["b"])
+        bench = self.bench()
+        for fields in ({"X_Pair_Engine": "x"}, {"X_Pair_Engine": "\xff"}):
+            client = self.asks(bench, **fields)
+            self.assertEqual((client.answer.status, client.answer.fields["x-pair-error"]), (503, "no_local_engine"))
+        self.assertEqual(bench.contacted(), [])
+
+    def test_no_engine(self) -> None:
+        """PX-88: an engine of the other facade's kind is none."""
+        bench = self.bench(engine("llamacpp", loaded=("tiny",), name="e"))
+        client = self.asks(bench)
+        self.assertEqual((client.answer.status, client.answer.fields["x-pair-error"]), (503, "no_local_engine"))
+
+    def test_never_routed_again(self) -> None:
+        """PX-88: one hop, no less and no more."""
+        for hop in ("", "0", "2", "1, 1"):
+            bench = self.bench()
+            client = self.asks(bench, X_Pair_Hop=hop)
+            self.assertEqual((client.answer.status, bench.contacted()), (508, []), hop)
+
+    def test_other_paths(self) -> None:
+        """PX-87: nothing but inference, owner routes and the version, as they are spelled in the tables."""
+        for method, path in [
+            ("POST", "/api/pull"),
+            ("DELETE", "/api/delete"),
+            ("POST", "/api/chat/"),
+            ("POST", "/api/%63hat"),
+            ("POST", "http://localhost/api/chat"),
+            ("GET", "/api/tags"),
+            ("GET", "/"),
+            ("GET", "/other"),
+        ]:
+            bench = self.bench()
+            client = self.asks(bench, path, method)
+            self.assertEqual((client.answer.status, client.answer.fields["x-pair-error"]), (403, "peer_path"), path)
+            self.assertEqual(bench.contacted(), [], path)
+        bench = self.bench()
+        self.asks(bench, "/api/version", "GET")
+        self.assertEqual(bench.contacted(), ["a"])
+
+    def test_not_a_member(self) -> None:
+        """PX-86, CL-17: the refusal that was handed in, evidence included, and the end of the connection."""
+        bench = self.bench()
+        client = self.member(bench, PeerLeaf.of(b"other"))
+        client.asks("POST", "/api/chat", CHAT, X_Pair_Hop="1")
+        bench.advance()
+        answer = client.answer
+        self.assertEqual((answer.status, answer.body, answer.fields["connection"]), (403, REFUSAL.body, "close"))
+        self.assertEqual(bench.contacted(), [])
+
+    def test_stopping_and_full(self) -> None:
+        """PX-13: a node that stops takes nothing, nor one that has all it can take."""
+        bench = self.bench(max_active=0)
+        client = self.asks(bench)
+        self.assertEqual((client.answer.status, client.answer.fields["x-pair-error"]), (503, "overloaded"))
+        bench = self.bench()
+        client = self.member(bench)
+        self.ingress.stopping = True
+        client.asks("POST", "/api/chat", CHAT, X_Pair_Hop="1")
+        self.assertEqual(client.answer.fields["x-pair-error"], "stopping")
