@@ -8,7 +8,7 @@ import socket
 import psutil
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.hostports import Holder, Listener, choose, holder
+from pair.hostports import OURSELVES, Holder, Listener, choose, holder
 
 
 class ChooseTests(SynchronousTestCase):
@@ -42,3 +42,4 @@ class HolderTests(SynchronousTestCase):
         self.assertEqual(Holder(812, "ollama", "svc").described, "ollama (pid 812, user svc)")
         self.assertEqual(Holder(812).described, "a program (pid 812)")
         self.assertEqual(Holder().described, "a program of another user")
+        self.assertEqual(Holder(os.getpid(), "twistd", "svc").described, OURSELVES)

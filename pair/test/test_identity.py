@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import sqlite3
 import stat
 import uuid
@@ -20,7 +22,8 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, execute
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.cluster.identity import Identity, IdentityError, load, mint
+from pair.cluster.audit import read_rows
+from pair.cluster.identity import Identity, IdentityError, StillMemberError, load, mint, renew
 from pair.cluster.leaf import LeafError, check_leaf, leaf_digest, make_leaf, parse_uuid, short_digest
 from pair.statedir import StateDirectory
 from pair.store import MIGRATIONS
@@ -39,7 +42,7 @@ class MemoryRows:
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:")
-        for statement in MIGRATIONS[0]:
+        for statement in itertools.chain(*MIGRATIONS):
             self._connection.execute(statement)
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -47,6 +50,50 @@ class MemoryRows:
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> Deferred[T]:
         return execute(work, self._connection)
+
+
+class Killed(Exception):  # noqa: N818 - it stands for the end of the process
+    """The process ended here."""
+
+
+class Fuse:
+    """So many steps are made, and before the next one this is raised."""
+
+    def __init__(self, steps: int, end: Exception) -> None:
+        self._left = steps
+        self._end = end
+
+    def burn(self) -> None:
+        if not self._left:
+            raise self._end
+        self._left -= 1
+
+
+class FusedDirectory(StateDirectory):
+    """A state directory each of whose writes is a step."""
+
+    def __init__(self, path: Path, fuse: Fuse) -> None:
+        super().__init__(path)
+        self._fuse = fuse
+
+    def replace(self, name: str, data: bytes, mode: int) -> None:
+        self._fuse.burn()
+        super().replace(name, data, mode)
+
+
+class FusedRows:
+    """Rows each of whose writes is a step."""
+
+    def __init__(self, rows: MemoryRows, fuse: Fuse) -> None:
+        self._rows = rows
+        self._fuse = fuse
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return self._rows.read(work)
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> Deferred[T]:
+        self._fuse.burn()
+        return self._rows.write(work)
 
 
 def certificate(
@@ -287,6 +334,55 @@ class LoadTests(SynchronousTestCase):
         failure = self.failureResultOf(Deferred.fromCoroutine(load(self.directory, self.rows, NOW)), IdentityError)
         self.assertIn("node.crt", str(failure.value))
         self.assertIsNone(self.rows.read(lambda connection: connection.execute("SELECT * FROM identity").fetchone()))
+
+    def test_audited(self) -> None:
+        """That an identity was made is in the audit, once (CL-104)."""
+        identity = self.load()
+        self.load()
+        rows = self.rows.read(lambda connection: read_rows(connection, 10))
+        self.assertEqual(
+            [(each.event, each.subject, each.at) for each in rows], [("identity", identity.uuid, 1764460800000)]
+        )
+
+    def renew(self) -> Deferred[Identity]:
+        return Deferred.fromCoroutine(renew(self.directory, self.rows, NOW))
+
+    def test_renewed(self) -> None:
+        """A new UUID, key and leaf, good from the next start on; epoch and counter go on (CL-96)."""
+        old = self.load()
+        self.rows.write(lambda connection: connection.execute("UPDATE identity SET epoch = 7, counter = 8"))
+        new = self.successResultOf(self.renew())
+        self.assertNotEqual((new.uuid, new.leaf), (old.uuid, old.leaf))
+        self.assertNotEqual(new.key.public_key(), old.key.public_key())
+        self.assertEqual(stat.S_IMODE(self.key.stat().st_mode), 0o600)
+        self.assertEqual(self.load().leaf, new.leaf)
+        rows = self.rows.read(lambda connection: connection.execute("SELECT * FROM identity").fetchall())
+        self.assertEqual(rows, [(1, new.uuid, new.digest, 7, 8)])
+
+    def test_renewed_in_a_cluster(self) -> None:
+        """A member keeps its identity, and nothing is touched (CL-96)."""
+        old = self.load()
+        self.rows.write(lambda connection: connection.execute("INSERT INTO membership VALUES ('x', 'active', 1)"))
+        self.failureResultOf(self.renew(), StillMemberError)
+        self.assertEqual(self.load().leaf, old.leaf)
+
+    def test_renewal_killed(self) -> None:
+        """Killed after any of its steps: the next start has the old identity or a whole new one (CL-3, CL-100)."""
+        for steps in range(4):
+            old = self.load()
+            fuse = Fuse(steps, Killed())
+            dying = renew(FusedDirectory(self.path, fuse), FusedRows(self.rows, fuse), NOW)
+            self.failureResultOf(Deferred.fromCoroutine(dying), Killed)
+            started = self.load()
+            self.assertEqual(started.leaf == old.leaf, steps < 2, steps)
+            self.assertEqual(self.load().leaf, started.leaf)
+
+    def test_renewal_fails(self) -> None:
+        """Where the files cannot be written the old identity is that of the next start."""
+        old = self.load()
+        full = FusedDirectory(self.path, Fuse(0, OSError(errno.ENOSPC, "full")))
+        self.failureResultOf(Deferred.fromCoroutine(renew(full, self.rows, NOW)), IdentityError)
+        self.assertEqual(self.load().leaf, old.leaf)
 
     def test_mint(self) -> None:
         """Two nodes are never the same."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sqlite3
 import ssl
 import unicodedata
+from pathlib import Path
 
 import msgspec
 from hypothesis import given
@@ -15,7 +17,7 @@ from twisted.internet import defer, error
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseFailed, ResponseNeverReceived
 
-from pair.privacy import Secret, clean_text, normalize_error
+from pair.privacy import Secret, clean_text, normalize_error, path_text
 
 MARK = "CANARY-7f3a"
 
@@ -103,6 +105,14 @@ class CleanTextTests(SynchronousTestCase):
         cleaned.encode()
         self.assertNotIn("Cc", {unicodedata.category(each) for each in cleaned})
         self.assertEqual(clean_text(cleaned, limit), cleaned)
+
+
+class PathTextTests(SynchronousTestCase):
+    """Paths may have any bytes."""
+
+    def test_not_utf8(self) -> None:
+        """What is not UTF-8 is marked, and all else stays."""
+        self.assertEqual(path_text(Path(os.fsdecode("/tmp/ä".encode() + b"\xff"))), "/tmp/ä\ufffd")
 
 
 class NormalizeErrorTests(SynchronousTestCase):

@@ -22,6 +22,7 @@ class ConditionsTests(SynchronousTestCase):
                 "supervision:writer_stalled:<thread>",
                 "service:running_as_root",
                 "storage:write_failed",
+                "storage:log_failed",
             ],
         )
 
