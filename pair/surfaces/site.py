@@ -26,7 +26,7 @@ from pair.surfaces.refusals import Refusal, error_body, new_error_id
 from pair.surfaces.rules import BAD_REQUEST, SECURITY_FIELDS, Guard, Head, Peer, check_body, path_of, too_large
 
 if TYPE_CHECKING:
-    from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITCPTransport, ITransport
+    from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime, ITCPTransport, ITransport
     from twisted.python.failure import Failure
     from twisted.web.resource import IResource
 
@@ -35,6 +35,15 @@ DISCARDED = 4 * 1024 * 1024
 
 GRACE = 0.4
 """Seconds that connections have to take what was written to them when the site closes."""
+
+REQUEST_SECONDS = 20.0
+"""For the whole of a first request, from the beginning of its connection."""
+
+IDLE_SECONDS = 60.0
+"""For a further one on the same connection, from the end of the last answer."""
+
+CONNECTIONS_MAX = 256
+"""Open ones to one site: other programs here, or strangers, must not take all descriptors of this process."""
 
 log = Logger()
 
@@ -64,11 +73,13 @@ class SurfaceChannel(http.HTTPChannel):
     requests: list[SurfaceRequest]
     transport: ITCPTransport
     _peer: Peer | None = None
+    _deadline: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
         """Begin to serve."""
         super().connectionMade()
         self.site.channels.add(self)
+        self._expect_request(REQUEST_SECONDS)
 
     @property
     def peer(self) -> Peer:
@@ -79,8 +90,23 @@ class SurfaceChannel(http.HTTPChannel):
 
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
         """Let the request in flight know."""
+        self.expect_nothing()
         super().connectionLost(reason)
         self.site.lost(self)
+
+    def expect_nothing(self) -> None:
+        """The request is here: its answer may take as long as it takes."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _expect_request(self, seconds: float) -> None:
+        self.expect_nothing()
+        self._deadline = self.site.reactor.callLater(seconds, self._too_late)
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        self.transport.abortConnection()
 
     def head(self, request: SurfaceRequest, length: int | None) -> Head | None:
         """The head just read, or None where its target is none."""
@@ -96,6 +122,7 @@ class SurfaceChannel(http.HTTPChannel):
         """An answer is complete; the connection ends with one that says so."""
         if request.responseHeaders.getRawHeaders(b"Connection") == [b"close"]:
             self.persistent = False
+        self._expect_request(IDLE_SECONDS)
         super().requestDone(request)
 
     def lineLengthExceeded(self, line: bytes) -> None:  # noqa: N802 - Twisted's
@@ -162,6 +189,7 @@ class SurfaceRequest(Request):
         if self.refused:
             self.channel.loseConnection()
         else:
+            self.channel.expect_nothing()
             super().requestReceived(command, path, version)
 
     def refuse(self, refusal: Refusal) -> None:
@@ -220,6 +248,10 @@ class SurfaceSite(Site):
         self._sparing = sparing
         self._closing: Deferred[None] | None = None
         self._abort: IDelayedCall | None = None
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """The protocol of a connection; None, so that it is closed, where there are too many."""
+        return super().buildProtocol(addr) if len(self.channels) < CONNECTIONS_MAX else None
 
     def startFactory(self) -> None:  # noqa: N802 - Twisted's
         """Nothing to start: there is no access log, and so no clock for its lines."""

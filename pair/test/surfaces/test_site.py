@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from pair.surfaces.answers import json_reply, render_failures, send
 from pair.surfaces.refusals import Refusal, Refused
 from pair.surfaces.rules import SECURITY_FIELDS, Head
-from pair.surfaces.site import DISCARDED, GRACE, SurfaceSite
+from pair.surfaces.site import CONNECTIONS_MAX, DISCARDED, GRACE, IDLE_SECONDS, REQUEST_SECONDS, SurfaceSite
 from pair.test.surfaces.wire import Conversation, request
 
 if TYPE_CHECKING:
@@ -287,3 +287,34 @@ class CloseTests(SiteTestCase):
         conversation = Conversation(self.site)
         self.clock.advance(61)
         self.assertFalse(conversation.transport.connected)
+
+
+class LimitTests(SiteTestCase):
+    """What one client may take from the others."""
+
+    def test_dripping(self) -> None:
+        """A request that is not whole in its time is given up, however often a byte of it comes."""
+        conversation = self.ask(b"GET /slow HTTP/1.1\r\n")
+        for _ in range(int(REQUEST_SECONDS)):
+            self.assertTrue(conversation.transport.connected)
+            conversation.send(b"X-A: 1\r\n")
+            self.clock.advance(1)
+        self.assertFalse(conversation.transport.connected)
+
+    def test_waiting(self) -> None:
+        """A client that waits for its answer is left alone; after that it has its time again."""
+        conversation = self.ask(request("GET", "/slow"))
+        self.clock.advance(10 * REQUEST_SECONDS)
+        self.assertTrue(conversation.transport.connected)
+        self.waiting.pop().callback(b"done")
+        self.clock.advance(IDLE_SECONDS - 1)
+        self.assertTrue(conversation.transport.connected)
+        self.clock.advance(1)
+        self.assertFalse(conversation.transport.connected)
+
+    def test_too_many(self) -> None:
+        """So many connections and no more; one that ends makes room."""
+        open_ones = [Conversation(self.site) for _ in range(CONNECTIONS_MAX)]
+        self.assertIsNone(self.site.buildProtocol(None))
+        open_ones.pop().transport.loseConnection()
+        self.assertIsNotNone(self.site.buildProtocol(None))
