@@ -125,6 +125,7 @@ class Gossip(Service):
         self._round: IDelayedCall | None = None
         self._news: IDelayedCall | None = None
         self._unsubscribe: Callable[[], None] | None = None
+        self.contacts.seen_again.subscribe(lambda node: self.sync_now((node,)))
 
     def startService(self) -> None:
         """Begin; the first syncs are made a little later."""
@@ -181,7 +182,7 @@ class Gossip(Service):
     def _changed(self, change: Change) -> None:
         self._follow()
         if change.after is None:
-            self.contacts.forget_refusals()
+            self._hush()
         elif change.news_from in (SELF, PAIRING):
             self._sync_within(0.0)
         else:
@@ -209,7 +210,10 @@ class Gossip(Service):
         view = self._trust.view
         members = () if view is None else _others(view.members, self._trust.pins)
         self._link([each.node for each in members])
-        self.contacts.keep(frozenset(self._links))
+        if view is None:
+            self.contacts.disband()
+        else:
+            self.contacts.keep(self._links.keys())
 
     def _link(self, nodes: Collection[str]) -> None:
         for node in self._links.keys() - nodes:
@@ -243,14 +247,15 @@ class Gossip(Service):
         def too_late(_: object, __: float) -> Outcome:
             raise PeerUnreachable("timeout")
 
+        began = self._clock.seconds()
         talk = Deferred.fromCoroutine(dialogue.run(view))
         talk.addTimeout(SYNC_SECONDS, self._clock, too_late)
         try:
             return await talk
         except PeerUnreachable as miss:
             log.debug("{node} was not reached for a sync: {reason}.", node=member.node, reason=miss.reason)
-            if dialogue.address is None and member.node in self._links:
-                self.contacts.missed(member, port_of(member), miss)
+            if dialogue.address is None and not miss.met and member.node in self._links:
+                self.contacts.missed(member, port_of(member), miss, began)
             return "unreachable"
         except (CallError, MalformedError) as error:
             log.debug("A sync with {node} failed: {error}.", node=member.node, error=normalize_error(error))

@@ -26,7 +26,7 @@ from pair.surfaces.refusals import Refusal, error_body, new_error_id
 from pair.surfaces.rules import BAD_REQUEST, SECURITY_FIELDS, Guard, Head, Peer, check_body, path_of, too_large
 
 if TYPE_CHECKING:
-    from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime, ITCPTransport, ITransport
+    from twisted.internet.interfaces import IDelayedCall, IReactorTime, ITCPTransport, ITransport
     from twisted.python.failure import Failure
     from twisted.web.resource import IResource
 
@@ -44,6 +44,9 @@ IDLE_SECONDS = 60.0
 
 CONNECTIONS_MAX = 256
 """Open ones to one site: other programs here, or strangers, must not take all descriptors of this process."""
+
+CONNECTIONS_OF_ONE = 64
+"""Those of one source, so that a stranger does not shut the members out."""
 
 log = Logger()
 
@@ -72,12 +75,14 @@ class SurfaceChannel(http.HTTPChannel):
     site: SurfaceSite
     requests: list[SurfaceRequest]
     transport: ITCPTransport
+    source: str
     _peer: Peer | None = None
     _deadline: IDelayedCall | None = None
 
     def connectionMade(self) -> None:
         """Begin to serve."""
         super().connectionMade()
+        self.source = source_of(unwrap(self.transport.getPeer().host))
         self.site.channels.add(self)
         self._expect_request(REQUEST_SECONDS)
 
@@ -249,9 +254,15 @@ class SurfaceSite(Site):
         self._closing: Deferred[None] | None = None
         self._abort: IDelayedCall | None = None
 
-    def buildProtocol(self, addr: IAddress | None) -> Any:
+    def buildProtocol(self, addr: Any) -> Any:
         """The protocol of a connection; None, so that it is closed, where there are too many."""
-        return super().buildProtocol(addr) if len(self.channels) < CONNECTIONS_MAX else None
+        if len(self.channels) >= CONNECTIONS_MAX:
+            return None
+        if isinstance(addr, IPv4Address | IPv6Address):
+            source = source_of(unwrap(addr.host))
+            if sum(each.source == source for each in self.channels) >= CONNECTIONS_OF_ONE:
+                return None
+        return super().buildProtocol(addr)
 
     def startFactory(self) -> None:  # noqa: N802 - Twisted's
         """Nothing to start: there is no access log, and so no clock for its lines."""

@@ -360,24 +360,57 @@ class ContactTests(GossipTestCase):
         self.run_for(40)
         self.assertEqual(self.a.errors.entries, {})
 
+    def test_seen_again(self) -> None:
+        """A member that was not reached and asks something is tried at once; nobody is alarmed (CL-83)."""
+        self.household.down[B.node] = PeerUnreachable("timeout")
+        count = self.settled()
+        self.household.down.clear()
+        self.a.gossip.contacts.heard(C.node)
+        self.assertEqual(self.since(count), [])
+        self.a.gossip.contacts.heard(B.node)
+        self.assertEqual([each.node for each in self.since(count)], [B.node])
+        self.run_for(ROUND)
+        self.assertEqual(self.a.errors.entries, {})
+
     def test_one_way(self) -> None:
-        """A member that asks and cannot be reached is told of, whichever is noticed first, until it is (CL-60)."""
+        """A member that asks and cannot be reached is told of, until it can, or asks no more (CL-60)."""
         entry = f"cluster:one_way:{B.node}"
         self.household.down[B.node] = PeerUnreachable("timeout")
         self.settled()
-        self.assertEqual(self.a.errors.entries, {})
         self.a.gossip.contacts.heard(B.node)
+        self.run_for(ROUND)
         self.assertEqual(self.a.errors.entries[entry]["port"], 14321)
         self.assertEqual(self.a.gossip.contacts.one_way, {B.node})
+        self.run_for(70)
+        self.assertIn(entry, self.a.errors.entries)
         self.household.down.clear()
         self.a.gossip.sync_now()
         self.run_for(ROUND)
         self.assertEqual((self.a.errors.entries, self.a.gossip.contacts.one_way), ({}, set()))
+
+    def test_one_way_at_once(self) -> None:
+        """One that asks while it is dialled in vain is there, too; that it was there before says nothing."""
+        self.settled()
         self.household.down[B.node] = PeerUnreachable("refused")
-        self.a.gossip.sync_now()
+        self.a.gossip.contacts.heard(B.node)
+        self.run_for(40)
+        self.assertEqual(self.a.errors.entries, {})
+        self.a.gossip.sync_now((B.node,))
+        self.a.gossip.contacts.heard(B.node)
         self.run_for(ROUND)
-        self.assertIn(entry, self.a.errors.entries)
+        self.assertIn(f"cluster:one_way:{B.node}", self.a.errors.entries)
         self.run_for(HEARD_SECONDS + 40)
+        self.assertEqual(self.a.errors.entries, {})
+
+    def test_off(self) -> None:
+        """A member that is off, or hears us and does not answer, is not behind a firewall."""
+        for miss in (PeerUnreachable("refused", met=True), PeerUnreachable("no_address")):
+            self.household.down[B.node] = miss
+            self.a.gossip.startService()
+            self.run_for(FIRST_SECONDS + ROUND)
+            self.a.gossip.contacts.heard(B.node)
+            self.run_for(ROUND)
+            self.a.gossip.stopService()
         self.assertEqual(self.a.errors.entries, {})
 
 
@@ -431,6 +464,16 @@ class ToldTests(GossipTestCase):
         count = len(self.household.calls)
         self.run_for(100)
         self.assertEqual(self.since(count), [])
+
+    def test_leave_address(self) -> None:
+        """Members are told where they last answered, though this node has forgotten them."""
+        self.settled()
+        self.a.known = {each.node: [] for each in (B, C)}
+        telling = self.leave()
+        self.run_for(ROUND)
+        self.assertEqual(set(self.successResultOf(telling).told), {B.node, C.node})
+        self.assertEqual(self.household.to(B.node)[-1].addresses, ("10.0.0.2",))
+        self.assertEqual(self.a.gossip.contacts.last_seen, {})
 
     def test_leave_known(self) -> None:
         """Who has heard it from another refuses the leaver for it, and so knows."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 from klein import Klein
+from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -14,8 +15,16 @@ from twisted.trial.unittest import SynchronousTestCase
 from pair.surfaces.answers import json_reply, render_failures, send
 from pair.surfaces.refusals import Refusal, Refused
 from pair.surfaces.rules import SECURITY_FIELDS, Head
-from pair.surfaces.site import CONNECTIONS_MAX, DISCARDED, GRACE, IDLE_SECONDS, REQUEST_SECONDS, SurfaceSite
-from pair.test.surfaces.wire import Conversation, request
+from pair.surfaces.site import (
+    CONNECTIONS_MAX,
+    CONNECTIONS_OF_ONE,
+    DISCARDED,
+    GRACE,
+    IDLE_SECONDS,
+    REQUEST_SECONDS,
+    SurfaceSite,
+)
+from pair.test.surfaces.wire import Conversation, Transport, request
 
 if TYPE_CHECKING:
     from twisted.web.iweb import IRequest
@@ -314,7 +323,16 @@ class LimitTests(SiteTestCase):
 
     def test_too_many(self) -> None:
         """So many connections and no more; one that ends makes room."""
-        open_ones = [Conversation(self.site) for _ in range(CONNECTIONS_MAX)]
+        transports = [Transport(peerAddress=IPv4Address("TCP", f"10.0.0.{n % 8}", n)) for n in range(CONNECTIONS_MAX)]
+        open_ones = [Conversation(self.site, each) for each in transports]
         self.assertIsNone(self.site.buildProtocol(None))
         open_ones.pop().transport.loseConnection()
         self.assertIsNotNone(self.site.buildProtocol(None))
+
+    def test_too_many_of_one(self) -> None:
+        """One source has its share, and leaves the rest to others."""
+        address = IPv4Address("TCP", "10.0.0.7", 1)
+        for _ in range(CONNECTIONS_OF_ONE):
+            Conversation(self.site, Transport(peerAddress=address))
+        self.assertIsNone(self.site.buildProtocol(address))
+        self.assertIsNotNone(self.site.buildProtocol(IPv4Address("TCP", "10.0.0.8", 1)))
