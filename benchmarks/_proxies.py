@@ -176,8 +176,16 @@ def start_aiohttp(engine: int, folder: Path) -> Server:
     return Server("aiohttp", AIOHTTP, Process(command, folder), port)
 
 
+def start_bare(engine: int, folder: Path) -> Server:
+    """The proxy of ``_bare_proxy.py``, on the libraries that PAIR runs on."""
+    port = free_port()
+    command = [sys.executable, str(_setup.HERE / "_bare_proxy.py"), str(port), str(engine)]
+    return Server("bare", pair.__version__, Process(command, folder, {"PYTHONPATH": str(CHECKOUT)}), port)
+
+
 PROXIES: dict[str, Start] = {
     "pair": start_pair,
+    "bare": start_bare,
     "nginx": start_nginx,
     "haproxy": start_haproxy,
     "caddy": start_caddy,
