@@ -95,5 +95,7 @@ class Client(Protocol):
 
 
 if __name__ == "__main__":
-    reactor.listenTCP(int(sys.argv[1]), ServerFactory.forProtocol(Client), 4096, "127.0.0.1")
+    clients = ServerFactory()
+    clients.protocol = Client
+    reactor.listenTCP(int(sys.argv[1]), clients, 4096, "127.0.0.1")
     reactor.run()

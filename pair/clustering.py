@@ -27,6 +27,7 @@ from pair.cluster.tls import Credentials, server_factory
 from pair.cluster.trust import TrustService
 from pair.control.cluster import Left, NodeIdentity, Removed
 from pair.control.sources import ClusterSources
+from pair.control.views import Listener
 from pair.protocols.pairing import Party
 from pair.proxy.ingress import NotMember, Peers
 from pair.supervision.child import SupervisedService
@@ -108,7 +109,7 @@ class Clustering:
             _is_own,
             errors,
             trust.record,
-            pairing_enabled=lambda: settings.cluster.pairing and self._renewed is None,
+            pairing_enabled=lambda: settings.cluster.pairing,
             zones=lambda: hosts.zones(hosts.interfaces()),
             now=now,
         )
@@ -124,7 +125,7 @@ class Clustering:
         )
         self._callers = Callers(reactor, identity.uuid, trust, _is_own, errors)
         self.invitations.paired.subscribe(self._paired)
-        self.invitations.knocked.subscribe(lambda node: self._gossip.sync_now([node]))
+        self.invitations.knocked.subscribe(self._gossip.knocked)
 
     # As others see it.
 
@@ -138,6 +139,15 @@ class Clustering:
         """Those on which it listens."""
         port = None if self._surface is None else self._surface.port
         return frozenset(() if port is None else (port,))
+
+    @property
+    def listener(self) -> Listener:
+        """Where other nodes reach it, for UI-31."""
+        port = next(iter(self.ports), None)
+        if port is None:
+            return Listener("cluster", None, "failed")
+        host = self._settings.node.bind[0]
+        return Listener("cluster", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "bound")
 
     @property
     def sources(self) -> ClusterSources:
@@ -216,6 +226,7 @@ class Clustering:
     async def renew(self) -> NodeIdentity:
         """Make a new identity, good from the next start on; until then nobody is paired with (CL-96)."""
         await self.trust.abandon()
+        self.invitations.retired = True
         self._renewed = await renew(self._ground.directory, self._ground.store, self._reactor.seconds())
         return self.identity()
 

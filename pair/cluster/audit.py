@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 ROWS_KEPT = 10_000
 
+ATTEMPTS_KEPT = 2_000
+"""Rows about :data:`_ATTEMPTS`, of those: anybody can cause them, and they must not push out what was done."""
+
+_ATTEMPTS = ("invitation_ended", "introduction_refused")
+
 _EVENTS: dict[type, str] = {Found: "found", Admit: "admit", Join: "join", Remove: "remove", Leave: "leave"}
 
 
@@ -54,7 +59,7 @@ def told_by(view: View, statements: Iterable[tuple[Statement, str]]) -> Iterator
 
 
 def write_rows(connection: sqlite3.Connection, at: int, entries: Iterable[Entry]) -> None:
-    """Add rows, in their order, and let the oldest go.
+    """Add rows, in their order, and let the oldest go, those about attempts before others.
 
     Args:
         connection: In a transaction.
@@ -69,7 +74,12 @@ def write_rows(connection: sqlite3.Connection, at: int, entries: Iterable[Entry]
         ),
     )
     connection.execute(
-        "DELETE FROM trust_audit WHERE id <= (SELECT max(id) FROM trust_audit) - ?",
+        "DELETE FROM trust_audit WHERE event IN (?, ?) AND id <= "
+        "(SELECT id FROM trust_audit WHERE event IN (?, ?) ORDER BY id DESC LIMIT 1 OFFSET ?)",
+        (*_ATTEMPTS, *_ATTEMPTS, ATTEMPTS_KEPT),
+    )
+    connection.execute(
+        "DELETE FROM trust_audit WHERE id <= (SELECT id FROM trust_audit ORDER BY id DESC LIMIT 1 OFFSET ?)",
         (ROWS_KEPT,),
     )
 

@@ -55,6 +55,9 @@ SPREAD_SECONDS = 2.0
 TELL_SECONDS = 3.0
 """So long a node that leaves waits for the others to hear it (CL-88)."""
 
+KNOCK_SECONDS = 10.0
+"""Between two syncs with one member for the sake of a hello in its name, which anybody can send."""
+
 JITTER = 0.2
 """Of the interval, up or down, so that the nodes of a cluster do not all sync in step."""
 
@@ -122,6 +125,7 @@ class Gossip(Service):
         self._interval = interval
         self._uniform = uniform
         self._links: dict[str, PeerLink] = {}
+        self._knocked: dict[str, float] = {}
         self._round: IDelayedCall | None = None
         self._news: IDelayedCall | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -151,6 +155,13 @@ class Gossip(Service):
         for node in tuple(self._links) if nodes is None else nodes:
             if node in self._links:
                 self._links[node].sync()
+
+    def knocked(self, node: str) -> None:
+        """Somebody says hello as ``node``: if it is a member, a sync tells what has become of it (CL-91)."""
+        now = self._clock.seconds()
+        if node in self._links and now >= self._knocked.get(node, now - KNOCK_SECONDS) + KNOCK_SECONDS:
+            self._knocked[node] = now
+            self.sync_now((node,))
 
     def spread(self, seconds: float = SPREAD_SECONDS) -> Deferred[Told]:
         """Sync with all members; which of them have what this node has now, after so many seconds at most (CL-86)."""
@@ -218,6 +229,7 @@ class Gossip(Service):
     def _link(self, nodes: Collection[str]) -> None:
         for node in self._links.keys() - nodes:
             self._links.pop(node).stop()
+            self._knocked.pop(node, None)
         for node in nodes:
             if node not in self._links:
                 self._links[node] = PeerLink(partial(self._begin, node), lambda: self._trust.root)

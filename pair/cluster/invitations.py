@@ -66,6 +66,7 @@ class Invitations(Service):
         ended_total: Counts the ends, by ``inviter`` or ``joiner`` and state.
         bad_macs: Counts requests with a bad MAC.
         limited: Counts hellos that were one too many.
+        retired: Set once this node has another identity from its next start on: it pairs no more (CL-96).
     """
 
     name = "invitations"
@@ -112,6 +113,7 @@ class Invitations(Service):
         self.bad_macs = book.bad_macs
         self.knocked: Signal[str] = Signal()
         self.limited = Counter()
+        self.retired = False
         self._clock = clock
         self._means = Means(clock, now or (lambda: int(clock.seconds() * 1000)), party, trust, caller, entropy)
         self._addresses = addresses
@@ -212,7 +214,7 @@ class Invitations(Service):
     def _greet(self, hello: Hello, body: bytes, source: str) -> PairingReply:
         """CL-42, in its order. Memory is used last."""
         me, node = self._means.party().uuid, str(hello.node)
-        if not self._enabled():
+        if self.retired or not self._enabled():
             return refuse(403, "pairing_off", me)
         if hello.version is None:
             return refuse(400, "version", me)
@@ -238,6 +240,7 @@ class Invitations(Service):
     # What becomes of a wish.
 
     async def _invite(self, target: str, kind: CodeKind) -> tuple[Invitation, Secret]:
+        self._check_retired()
         node = parse_node(target)
         try:
             given = None if node else parse_place(target, self._port)
@@ -277,6 +280,7 @@ class Invitations(Service):
         return spread(known, self._zones())
 
     async def _accept(self, id: str | None, typed: str) -> Invitation:
+        self._check_retired()
         prompt = self._only_one() if id is None else self._shown(self._book.inbound, id)
         try:
             code = parse_code(prompt.kind, typed)
@@ -296,6 +300,10 @@ class Invitations(Service):
         over = prompt.when_over()
         await over.addTimeout(ANSWER_SECONDS, self._clock, onTimeoutCancel=lambda _, __: None)
         return prompt.record
+
+    def _check_retired(self) -> None:
+        if self.retired:
+            raise Refusal("restart_needed")
 
     def _only_one(self) -> Joining:
         waiting = [each for each in self._book.inbound.values() if each.shown and each.exchange.state == "waiting"]

@@ -28,6 +28,7 @@ _STATUS = {
     "invitation_over": 409,
     "is_self": 409,
     "pairing_busy": 409,
+    "restart_needed": 409,
     "invalid_value": 422,
     "too_many": 429,
     "peer_failed": 502,
@@ -45,6 +46,7 @@ _HERE = {
     "is_self": "That is this node itself. Invite another one.",
     "no_such_invitation": "There is no such invitation. Invite anew.",
     "pairing_busy": "A code is being checked for another invitation. Try again when that has ended.",
+    "restart_needed": "This node has a new identity, which is good from its next start on. Restart PAIR first.",
     "too_many": "There are 8 invitations under way already. Cancel one, or wait for their end.",
     "peer_failed": "What answers there breaks the rules of pairing. See that both run the same version of PAIR.",
     "unreachable": "No node of PAIR answered there. See that it runs, that the address is right, and that its "

@@ -11,10 +11,10 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_der_x509_certificate
 from msgspec import Struct
 from OpenSSL import SSL
+from OpenSSL.crypto import FILETYPE_ASN1, X509, dump_certificate
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
 from twisted.internet.protocol import connectionDone
@@ -28,8 +28,8 @@ from pair.protocols.pairing.messages import Silent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from OpenSSL.crypto import X509
     from twisted.internet.interfaces import (
+        IAddress,
         IDelayedCall,
         IProtocol,
         IProtocolFactory,
@@ -135,9 +135,9 @@ class PeerTransport(BufferingTLSTransport):
         """Keep the peer's leaf. Called from within OpenSSL, and again for every ticket that it sends."""
         if self.peerLeaf is not None:
             return
-        certificate = connection.get_peer_certificate(as_cryptography=True)
+        certificate = connection.get_peer_certificate()
         assert certificate is not None, "both sides demand one"
-        self.peerLeaf = PeerLeaf.of(certificate.public_bytes(Encoding.DER))
+        self.peerLeaf = PeerLeaf.of(_der(certificate))
         self._stop_limit()
 
     def showed_another(self) -> None:
@@ -186,6 +186,11 @@ class PeerTLS(TLSMemoryBIOFactory):
         self.clock = clock
         self.connections = connections
 
+    def buildProtocol(self, addr: IAddress | None) -> PeerTransport | None:  # type: ignore[override]  # as IFactory has it
+        """A connection with ``addr``; None where the other factory wants none, which Twisted's does not ask."""
+        wrapped = self.wrappedFactory.buildProtocol(addr)
+        return None if wrapped is None else PeerTransport(self, wrapped)
+
 
 def only_leaf(connection: SSL.Connection, certificate: X509, error: int, depth: int, ok: int) -> bool:
     """Whether what a client shows is one certificate without a chain, whatever OpenSSL thinks of it (CL-11)."""
@@ -227,8 +232,7 @@ class ClientSide:
         return _connection(self._context, tlsProtocol)
 
     def _is_pinned(self, connection: SSL.Connection, certificate: X509, error: int, depth: int, ok: int) -> bool:
-        shown = certificate.to_cryptography().public_bytes(Encoding.DER)
-        pinned = depth == 0 and compare_digest(shown, self._pin)
+        pinned = depth == 0 and compare_digest(_der(certificate), self._pin)
         if not pinned:
             connection.get_app_data().showed_another()
         return pinned
@@ -267,6 +271,11 @@ def _context(credentials: Credentials, mode: int, verify: Verify) -> SSL.Context
     context.set_verify(mode, verify)
     context.set_info_callback(_told)
     return context
+
+
+def _der(certificate: X509) -> bytes:
+    """As it came. No other parser sees it, which might refuse what OpenSSL takes, in the middle of a callback."""
+    return dump_certificate(FILETYPE_ASN1, certificate)
 
 
 def _connection(context: SSL.Context, protocol: IProtocol) -> SSL.Connection:

@@ -21,12 +21,6 @@ LATER = {
     "pair_gpu_memory_bytes",
     "pair_feed_lag_seconds",
     "pair_feed_resyncs_total",
-    "pair_pairing_total",
-    "pair_refused_total",
-    "pair_pairing_bad_mac_total",
-    "pair_cluster_statements",
-    "pair_cluster_sync_age_seconds",
-    "pair_cluster_sync_total",
 }
 
 

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from pair.cluster.contacts import HEARD_SECONDS, REFUSED_SECONDS
 from pair.cluster.dialing import PeerUnreachable
-from pair.cluster.gossip import FIRST_SECONDS, JITTER, NEWS_SECONDS, SYNC_SECONDS, TELL_SECONDS, Told
+from pair.cluster.gossip import FIRST_SECONDS, JITTER, KNOCK_SECONDS, NEWS_SECONDS, SYNC_SECONDS, TELL_SECONDS, Told
 from pair.cluster.posting import CallError
 from pair.cluster.statements import Note, encode
 from pair.test.cluster.household import INSTANCE, LATENCY, Answer, Call, Household, Node
@@ -121,6 +121,18 @@ class TimeTests(GossipTestCase):
         count = self.settled()
         self.a.gossip.sync_now((B.node, A.node, D.node))
         self.assertEqual([each.node for each in self.since(count)], [B.node])
+
+    def test_knocked(self) -> None:
+        """A hello in a member's name causes a sync with it, though not more than one in 10 s (CL-91)."""
+        count = self.settled()
+        for node in (B.node, B.node, D.node, C.node):
+            self.a.gossip.knocked(node)
+        self.run_for(ROUND)
+        self.a.gossip.knocked(B.node)
+        self.assertEqual([each.node for each in self.since(count)], [B.node, C.node])
+        self.run_for(KNOCK_SECONDS)
+        self.a.gossip.knocked(B.node)
+        self.assertEqual([each.node for each in self.since(count)], [B.node, C.node, B.node])
 
     def test_one_at_a_time(self) -> None:
         """There is one sync with a peer at a time, and any number of reasons meanwhile cause one more (CL-83)."""

@@ -250,6 +250,15 @@ class InviteTests(NeighbourTests):
         self.assertEqual(self.desk.invite(self.rack).refused, (409, "cluster_full"))
         self.assertEqual(self.network.sent, [])
 
+    def test_retired(self) -> None:
+        """A node whose identity ends with this run neither invites, nor accepts, nor is invited (CL-96)."""
+        invited = self.desk.invite(self.rack)
+        for each in (self.desk, self.rack):
+            each.service.retired = True
+        self.assertEqual(self.desk.invite(self.rack).refused, (409, "restart_needed"))
+        self.assertEqual(self.rack.accept(invited.code).refused, (409, "restart_needed"))
+        self.assertEqual(self.shed.invite(self.rack).refused, (403, "pairing_off"))
+
     def test_eight(self) -> None:
         """Eight at once, and then 429, until one of them has ended (CL-44)."""
         made = []

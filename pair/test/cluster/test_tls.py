@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cryptography.x509 import load_der_x509_certificate
+from cryptography.x509 import InvalidVersion, load_der_x509_certificate
 from msgspec.structs import replace
 from OpenSSL import SSL
+from OpenSSL.crypto import FILETYPE_ASN1, load_certificate
 from twisted.internet.address import IPv4Address
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
-from twisted.internet.protocol import Protocol
+from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.test.iosim import FakeTransport, connect, makeFakeClient
@@ -194,6 +195,20 @@ class HandshakeTests(TLSCase):
         self.assertEqual(self.here.last.data, b"")
         self.assert_closed()
 
+    def test_unreadable_leaf(self) -> None:
+        """What OpenSSL takes and other parsers refuse is the leaf of a stranger, or none that is pinned."""
+        version = RACK.leaf.index(b"\xa0\x03\x02\x01\x02") + 4
+        odd = RACK.leaf[:version] + b"\x05" + RACK.leaf[version + 1 :]
+        with self.assertRaises(InvalidVersion):
+            load_der_x509_certificate(odd)
+        stranger = Foreign()
+        stranger.context.use_certificate(load_certificate(FILETYPE_ASN1, odd))
+        stranger.context.use_privatekey(RACK.key)
+        server, _, _ = self.join(self.server(), foreign_factory(stranger, self.there, self.clock))
+        self.assertEqual(server.peerLeaf, PeerLeaf.of(odd))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertEqual(self.here.last.data, b"a request")
+
     def test_expired(self) -> None:
         """Dates are never looked at, on either side (CL-6, CL-11, CL-12)."""
         old_desk, old_rack = (replace(each, leaf=expired(each)) for each in (DESK, RACK))
@@ -241,6 +256,13 @@ class HandshakeTests(TLSCase):
         self.assertEqual(counts, [counts[0], counts[0], counts[0], 0])
 
 
+class Closed(Factory):
+    """Takes nobody any more."""
+
+    def buildProtocol(self, addr: object) -> None:
+        return None
+
+
 class LimitTests(TLSCase):
     def first_byte(self, said: bytes) -> Taking:
         """A client that says so much to a port and no more."""
@@ -249,6 +271,11 @@ class LimitTests(TLSCase):
         server: Any = FirstByteFactory(self.clock, taking(), self.server()).buildProtocol(PEER)
         self.pump = connect(server, FakeTransport(server, True), client, makeFakeClient(client), clock=self.clock)
         return client
+
+    def test_nobody_taken(self) -> None:
+        """Where the factory behind TLS takes no more connections, there is none."""
+        factory = server_factory(credentials(DESK), Closed(), self.connections, self.clock)
+        self.assertIsNone(factory.buildProtocol(PEER))
 
     def test_silent(self) -> None:
         """Who says 0x16 and nothing more is cut off after 10 s (CL-14)."""

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher, textFileLogObserver
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.cluster.audit import ROWS_KEPT, Entry, write_rows
+from pair.cluster.audit import ATTEMPTS_KEPT, ROWS_KEPT, Entry, write_rows
 from pair.cluster.changes import PAIRING
 from pair.cluster.statements import encode
 from pair.statedir import StateError
@@ -231,6 +231,16 @@ class AuditTests(SynchronousTestCase):
         a.turns.wait(a.store.write(lambda connection: write_rows(connection, 1, entries)))
         rows = a.do(a.trust.audit_rows(20_000))
         self.assertEqual((len(rows), rows[0].detail["n"], rows[-1].detail["n"]), (ROWS_KEPT, ROWS_KEPT + 2, 3))
+
+    def test_attempts(self) -> None:
+        """What anybody can cause pushes out nothing else: it has its own bound."""
+        a = Node(self, "A")
+        events = ["remove", *(("invitation_ended", "introduction_refused") * (ROWS_KEPT // 2)), "leave"]
+        entries = [Entry(event, a.uuid, detail={"n": at}) for at, event in enumerate(events)]
+        a.turns.wait(a.store.write(lambda connection: write_rows(connection, 1, entries)))
+        rows = a.do(a.trust.audit_rows(20_000))
+        self.assertEqual((len(rows), rows[0].event, rows[-1].event), (ATTEMPTS_KEPT + 3, "leave", "remove"))
+        self.assertEqual(rows[-2].detail["n"], ROWS_KEPT - ATTEMPTS_KEPT + 1)
 
 
 class SecrecyTests(SynchronousTestCase):
