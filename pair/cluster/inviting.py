@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pair.cluster.places import Place
     from pair.cluster.prompts import Keeper
     from pair.privacy import Secret
-    from pair.protocols.pairing import CodeKind, EndState, InviterAction, Offer, Peer, Reason
+    from pair.protocols.pairing import CodeKind, InviterAction, Offer, Peer, Reason
 
 WALK_SECONDS = 15.0
 CALL_SECONDS = 13.0
@@ -124,21 +124,7 @@ class Inviting(Prompt):
         Raises:
             Refusal: ``invitation_over``: something else came first (CL-55).
         """
-        if not self.life.withdraw():
-            raise Refusal("invitation_over", state=self.exchange.state)
-        self._do(self.exchange.end("cancelled"))
-
-    def fail(self, reason: Reason) -> None:
-        """Nothing can come of it any more.
-
-        Raises:
-            OverError: It has ended.
-        """
-        self._do(self.exchange.end("failed", reason))
-
-    def ran_out(self, state: EndState, reason: Reason | None) -> None:
-        """See :class:`~pair.cluster.life.Effects`."""
-        self._do(self.exchange.end(state, reason))
+        self._withdraw("cancelled")
 
     def stop(self) -> None:
         """Forget it, and carry nothing any more."""

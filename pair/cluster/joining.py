@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pair.cluster.means import Means
     from pair.cluster.prompts import Keeper
     from pair.privacy import Secret
-    from pair.protocols.pairing import EndState, Hello, JoinerAction, Reason
+    from pair.protocols.pairing import Hello, JoinerAction
     from pair.protocols.pairing.messages import End, Wait
 
 POLL_SECONDS = 20.0
@@ -116,21 +116,7 @@ class Joining(Prompt):
         Raises:
             Refusal: ``invitation_over``: something else came first (CL-55).
         """
-        if not self.life.withdraw():
-            raise Refusal("invitation_over", state=self.exchange.state)
-        self._do(self.exchange.end("declined"))
-
-    def fail(self, reason: Reason) -> None:
-        """Nothing can come of it any more; it waits for its code.
-
-        Raises:
-            OverError: It has ended.
-        """
-        self._do(self.exchange.end("failed", reason))
-
-    def ran_out(self, state: EndState, reason: Reason | None) -> None:
-        """See :class:`~pair.cluster.life.Effects`."""
-        self._do(self.exchange.end(state, reason))
+        self._withdraw("declined")
 
     def stop(self) -> None:
         """Forget it, and let go of the request that is open."""

@@ -6,11 +6,12 @@ keeps them all is told of each change.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet.defer import Deferred
 
 from pair.cluster.life import TTL_SECONDS, Core, machine
+from pair.cluster.refusing import Refusal
 from pair.privacy import clean_text
 from pair.protocols.pairing.actions import LIVE
 from pair.records.cluster import ClusterName, Invitation, InvitationPeer
@@ -131,8 +132,30 @@ class Prompt:
         """See :class:`~pair.cluster.life.Effects`."""
         self._keeper.note_forgotten(self)
 
+    def fail(self, reason: Reason) -> None:
+        """Nothing can come of it any more.
+
+        Raises:
+            OverError: It has ended.
+        """
+        self._do(self.exchange.end("failed", reason))
+
     def ran_out(self, state: EndState, reason: Reason | None) -> None:
         """See :class:`~pair.cluster.life.Effects`."""
+        self._do(self.exchange.end(state, reason))
+
+    def _withdraw(self, state: EndState) -> None:
+        """A person does not want it.
+
+        Raises:
+            Refusal: ``invitation_over``: something else came first (CL-55).
+        """
+        if not self.life.withdraw():
+            raise Refusal("invitation_over", state=self.exchange.state)
+        self._do(self.exchange.end(state))
+
+    def _do(self, actions: Any) -> None:
+        """What the exchange asks for."""
         raise NotImplementedError
 
     def _show(self) -> None:

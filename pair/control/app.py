@@ -24,7 +24,7 @@ from pair.proxy.facades import NoSuchFacade, PortOccupied, PortReserved
 from pair.proxy.listeners import PortDenied
 from pair.proxy.portwords import denial
 from pair.records.jobs import JobState
-from pair.surfaces.answers import Reply, json_reply, render_failures, send
+from pair.surfaces.answers import Reply, detached, json_reply, render_failures, send
 from pair.surfaces.refusals import Refused
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pair.control.sources import ClusterSources, ControlSources
 
 S = TypeVar("S", bound=Struct)
-T = TypeVar("T")
 
 _STATES: frozenset[JobState] = frozenset(get_args(JobState))
 _PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
@@ -256,16 +255,9 @@ def _served(api: ControlApi, route: Route) -> Any:
         reply = handle(query, *given, **path)
         if isinstance(reply, Reply):
             return send(request, reply)
-        return _detached(Deferred.fromCoroutine(reply)).addCallback(lambda reply: send(request, reply))
+        return detached(Deferred.fromCoroutine(reply)).addCallback(lambda reply: send(request, reply))
 
     return serve
-
-
-def _detached(work: Deferred[T]) -> Deferred[T]:
-    """The outcome of ``work``, which goes on when a client leaves: Klein cancels what it waits for then."""
-    outcome: Deferred[T] = Deferred()
-    work.addCallbacks(outcome.callback, outcome.errback)
-    return outcome
 
 
 def _read_query(arguments: Mapping[bytes, list[bytes]], wanted: type[S]) -> S:
