@@ -19,6 +19,7 @@ from pair.cluster.calls import PeerCaller, PlainCaller
 from pair.cluster.changes import About
 from pair.cluster.connections import PeerConnections
 from pair.cluster.dialing import PinnedDial
+from pair.cluster.dialogue import PORT, SERVICE
 from pair.cluster.gossip import Gossip
 from pair.cluster.identity import renew
 from pair.cluster.invitations import Invitations
@@ -248,14 +249,18 @@ class Clustering:
         return NotMember(refusal.status, fields, error_body(refusal, new_error_id()))
 
     def _known_addresses(self, node: str) -> tuple[str, ...]:
-        """Where a node said that it is, whether it is still a member or was one."""
+        """Where a node said that it takes invitations, whether it is still a member or was one (CL-91)."""
         view = self.trust.view
-        member = None if view is None else view.member(node)
-        return () if member is None else self._gossip.contacts.places(node, member.addresses)
+        note = None if view is None else view.last_note(node)
+        if note is None:
+            return ()
+        port = dict(note.ports).get(SERVICE, PORT)
+        places = self._gossip.contacts.places(node, note.addresses)
+        return tuple(f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in places)
 
     async def _renew_note(self) -> None:
         addresses = hosts.published(self._settings.node.bind, hosts.interfaces())
-        ports = tuple(("cl", port) for port in self.ports)
+        ports = tuple((SERVICE, port) for port in self.ports)
         await self.trust.note(self._name, addresses, ports)
 
     # What they are made of.

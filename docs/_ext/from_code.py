@@ -128,7 +128,7 @@ class MachineTable(CodeTable):
         moves = [
             (state.name, name, after.name)
             for state, name, after, outputs in automaton.allTransitions()
-            if state is not after or any(output.name != "returns(None)" for output in outputs)
+            if state is not after or any(output.name not in ("returns(None)", "returns(False)") for output in outputs)
         ]
         order = list(inputs)
         for state, name, after in sorted(moves, key=lambda move: (move[0], order.index(move[1]))):

@@ -9,6 +9,7 @@ member, and what is shown of it. Pure; signatures are an argument.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -112,6 +113,13 @@ class View(Struct, frozen=True):
     def former_as(self, leaf: bytes) -> Former | None:
         """How the node with this leaf ended; None for one that stands, be it in a clash (CL-89)."""
         return next((each for each in self.former if each.leaf == leaf), None)
+
+    def last_note(self, node: str) -> Note | None:
+        """What ``node`` said of itself last, be it a member or one that was."""
+        known = [
+            _note(self.standing, each.id) for each in self.standing.proven.incarnations.values() if each.node == node
+        ]
+        return max((each for each in known if each is not None), key=attrgetter("counter"), default=None)
 
     def admitted_by(self, node: str) -> tuple[str, ...]:
         """The UUIDs of other members that ``node`` has let in, by whatever incarnation (CL-87)."""

@@ -228,6 +228,8 @@ class EvaluateTests(SynchronousTestCase):
         self.assertEqual(self.view().standing.proven.notes[B.id], highest)
         self.say(self.world.enter(A, B.again(2)))
         self.assertEqual(self.view().member(B.node).name, "")  # type: ignore[union-attr]
+        self.assertEqual(self.view().last_note(B.node).counter, 2)  # type: ignore[union-attr]
+        self.assertIsNone(self.view().last_note(C.node))
 
     def test_removed(self) -> None:
         """A member takes another out; who and when is told."""
