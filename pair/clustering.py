@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.application.service import Service
 from twisted.internet.threads import deferToThreadPool
 
+from pair.addresses import is_own, zones
 from pair.cluster import hosts
 from pair.cluster.calls import PeerCaller, PlainCaller
 from pair.cluster.changes import About
@@ -111,7 +112,7 @@ class Clustering:
             errors,
             trust.record,
             pairing_enabled=lambda: settings.cluster.pairing,
-            zones=lambda: hosts.zones(hosts.interfaces()),
+            zones=lambda: zones(hosts.interfaces()),
             now=now,
         )
         self._gossip = Gossip(
@@ -317,4 +318,4 @@ class _Cut(Service):
 
 
 def _is_own(address: str) -> bool:
-    return hosts.is_own(address, hosts.interfaces())
+    return is_own(address, hosts.interfaces())

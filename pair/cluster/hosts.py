@@ -1,4 +1,4 @@
-"""The addresses of this host: which are its own, and which others are told (CL-58, CL-84, DS-32).
+"""The addresses of this host, and which of them others are told (CL-84).
 
 What the host has is read anew for each question, since it changes while PAIR
 runs; what follows from it is pure.
@@ -11,9 +11,8 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 import psutil
-from msgspec import Struct
 
-from pair.authority import unwrap
+from pair.addresses import Interface, InterfaceAddress
 from pair.cluster.statements import ADDRESSES_MAX
 
 if TYPE_CHECKING:
@@ -23,41 +22,16 @@ if TYPE_CHECKING:
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
-class Interface(Struct, frozen=True):
-    """One interface that is up, with its addresses as IP literals without zone."""
-
-    name: str
-    addresses: tuple[str, ...]
-
-
 def interfaces() -> tuple[Interface, ...]:
-    """Those of this host, as they are now."""
+    """Those of this host that are up, as they are now."""
     up = {name for name, each in psutil.net_if_stats().items() if each.isup}
     return tuple(
         Interface(
             name,
-            tuple(each.address.partition("%")[0] for each in addresses if each.family in _FAMILIES),
+            tuple(InterfaceAddress(each.address.partition("%")[0]) for each in addresses if each.family in _FAMILIES),
         )
         for name, addresses in psutil.net_if_addrs().items()
         if name in up
-    )
-
-
-def is_own(address: str, found: Iterable[Interface]) -> bool:
-    """Whether an IP literal, which may have a zone, is one of this host."""
-    try:
-        ip = ip_address(unwrap(address).partition("%")[0])
-    except ValueError:
-        return False
-    return ip.is_loopback or any(ip == ip_address(each) for interface in found for each in interface.addresses)
-
-
-def zones(found: Iterable[Interface]) -> tuple[str, ...]:
-    """The interfaces by which link-local addresses are reached."""
-    return tuple(
-        each.name
-        for each in found
-        if any(ip.version == 6 and ip.is_link_local for ip in map(ip_address, each.addresses))
     )
 
 
@@ -73,7 +47,7 @@ def published(bind: Sequence[str], found: Iterable[Interface]) -> tuple[str, ...
         found: The interfaces.
     """
     bound = [ip_address(each.partition("%")[0]) for each in bind]
-    there = [ip_address(each) for interface in found for each in interface.addresses]
+    there = [ip_address(each.ip) for interface in found for each in interface.addresses]
     every = {each.version for each in bound if each.is_unspecified}
     own = [each for each in bound if not each.is_unspecified] + [each for each in there if each.version in every]
     useful = [each for each in own if not (each.is_loopback or each.is_link_local)]

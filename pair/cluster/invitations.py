@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
 
+from pair.addresses import Place, PlaceError, parse_node, parse_place, spread
 from pair.cluster.inviting import Inviting
 from pair.cluster.joining import Joining
 from pair.cluster.limits import PENDING_MAX, Sparing, source_of
 from pair.cluster.means import Means
-from pair.cluster.places import Place, PlaceError, parse_node, parse_place, spread
 from pair.cluster.promptbook import PromptBook
 from pair.cluster.refusing import PairingReply, Refusal, refuse
 from pair.events import Signal

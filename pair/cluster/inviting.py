@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from twisted.python.failure import Failure
 
+    from pair.addresses import Place
     from pair.cluster.means import Means, PlainReply
-    from pair.cluster.places import Place
     from pair.cluster.prompts import Keeper
     from pair.privacy import Secret
     from pair.protocols.pairing import CodeKind, InviterAction, Offer, Peer, Reason

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from pair.cluster.places import parse_node
+from pair.addresses import parse_node
 from pair.cluster.refusing import Refusal
 from pair.control.views import Collection
 from pair.protocols.pairing.messages import Silent
