@@ -1,8 +1,10 @@
 """Carries one request at a time to the joiner, again and again until it is answered (CL-28, CL-54, CL-59).
 
 A machine: it calls, pauses, and looks for the joiner anew when it cannot be
-reached. It must not know what a request says, nor judge an answer: it is told
-whether one was good.
+reached. Where it was last, it is always called before it is looked for: one
+that has started anew says there that it knows of nothing, and would take the
+hello of a search for a new invitation. The courier must not know what a request
+says, nor judge an answer: it is told whether one was good.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class Errands(Protocol):
         """The pause is over."""
 
     def _seek(self) -> None:
-        """The pause is over, and the joiner is to be looked for."""
+        """The joiner is to be looked for."""
 
     def _answered(self, reply: PlainReply) -> None:
         """An answer came."""
@@ -134,9 +136,16 @@ class _Core:
                 self.parcel = None
 
     def fail(self, machine: Errands) -> None:
-        """One more without an answer."""
+        """One more call without an answer."""
         self.failures += 1
-        self.retry(machine, self.failures)
+        if self.failures < FAILURES:
+            self.retry(machine, self.failures)
+        else:
+            machine._seek()
+
+    def miss(self, machine: Errands) -> None:
+        """It was not found."""
+        self.retry(machine, self.failures + 1)
 
     def retry(self, machine: Errands, times: int) -> None:
         """The same again, after a pause."""
@@ -149,9 +158,8 @@ class _Core:
 
 
 def _pause(machine: Errands, core: _Core) -> IDelayedCall:
-    on = machine._seek if core.failures >= FAILURES else machine._due
     pause, core.pause = core.pause, 0.0
-    return core.clock.callLater(pause, on)
+    return core.clock.callLater(pause, machine._due)
 
 
 def _call(machine: Errands, core: _Core) -> _Trip:
@@ -185,8 +193,8 @@ def _build() -> Callable[[_Core], Errands]:
 
     idle.upon(Errands.carry).to(pausing).returns(None)
     idle.upon(Errands.rest).loop().returns(None)
+    idle.upon(Errands._seek).to(seeking).returns(None)
     pausing.upon(Errands._due).to(calling).returns(None)
-    pausing.upon(Errands._seek).to(seeking).returns(None)
 
     @pausing.upon(Errands.rest).to(idle)
     def sleep(machine: Errands, core: _Core, timer: IDelayedCall) -> None:
@@ -213,9 +221,12 @@ def _build() -> Callable[[_Core], Errands]:
         core.judge(machine, reply)
 
     @calling.upon(Errands._failed).to(idle)
-    @seeking.upon(Errands._failed).to(idle)
     def try_again(machine: Errands, core: _Core, trip: _Trip) -> None:
         core.fail(machine)
+
+    @seeking.upon(Errands._failed).to(idle)
+    def miss(machine: Errands, core: _Core, trip: _Trip) -> None:
+        core.miss(machine)
 
     @seeking.upon(Errands._found).to(calling)
     def go_there(machine: Errands, core: _Core, trip: _Trip) -> None:

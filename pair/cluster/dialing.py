@@ -5,12 +5,14 @@ It must not know where addresses come from, nor what is said over the connection
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 
-from pair.cluster.tls import NotMetError, PeerTransport, client_factory
+from pair.cluster.membership import MEMBERS_MAX
+from pair.cluster.tls import ClientSide, NotMetError, PeerTransport, client_factory
 from pair.protocols.dial import CONNECT_SECONDS, DialError, dial
 
 if TYPE_CHECKING:
@@ -62,7 +64,8 @@ class PinnedDial:
         self, reactor: Any, credentials: Credentials, pins: Callable[[], PinTable], connections: PeerConnections
     ) -> None:
         self._reactor = reactor
-        self._credentials = credentials
+        # To make one costs about half a handshake, and most dials are to peers that were dialled before.
+        self._side = lru_cache(MEMBERS_MAX)(partial(ClientSide, credentials))
         self._pins = pins
         self._connections = connections
 
@@ -96,7 +99,7 @@ class PinnedDial:
         pin = self._pins().pin(node)
         if pin is None:
             raise PeerUnreachable("no_pin")
-        tls = client_factory(self._credentials, pin, Factory.forProtocol(_Vacancy), self._connections, self._reactor)
+        tls = client_factory(self._side(pin), Factory.forProtocol(_Vacancy), self._connections, self._reactor)
         try:
             transport = await dial(self._reactor, address, service_port, tls, CONNECT_SECONDS)
             assert isinstance(transport, PeerTransport)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from pair.cluster.closure import prove
 from pair.cluster.membership import evaluate
 from pair.cluster.proofs import carried_size
-from pair.cluster.statements import Found, Join, Note, Statement
+from pair.cluster.statements import Admit, Found, Join, Note, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -158,18 +158,25 @@ def messages(statements: Iterable[Statement]) -> Iterator[tuple[Statement, ...]]
 
 
 def _within_bounds(held: Collection[Statement], proven: Iterable[Statement]) -> dict[bytes, Statement]:
-    """What of ``proven`` has room beside ``held``; a later note or a lower join takes the place of the one before."""
+    """What of ``proven`` has room beside ``held``; a later note or a lower join takes the place of the one before.
+
+    The first cut of each incarnation that is known always has: else a member
+    could shield itself from all others' removals by filling the set with cuts.
+    """
     ids = {each.id for each in held}
     places = {_place(each) for each in held}
+    uncut = {each.subject for each in held if isinstance(each.body, Found | Admit)}
+    uncut.difference_update(each.subject for each in held if each.is_cut)
     cuts = sum(1 for each in held if each.is_cut)
     room = {True: CUTS_MAX - cuts, False: OTHERS_MAX - (len(ids) - cuts)}
     within: dict[bytes, Statement] = {}
     for each in proven:
         if each.id in ids or _place(each) in places:
             within[each.id] = each
-        elif room[each.is_cut] > 0:
+        elif room[each.is_cut] > 0 or (each.is_cut and each.subject in uncut):
             within[each.id] = each
             room[each.is_cut] -= 1
+            uncut.discard(each.subject)
     return within
 
 

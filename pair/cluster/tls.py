@@ -216,7 +216,7 @@ class ServerSide:
 
 @implementer(IOpenSSLClientConnectionCreator)
 class ClientSide:
-    """The side that dials, for one pin (CL-12).
+    """The side that dials, for one pin (CL-12). It may be used for many dials.
 
     Args:
         credentials: Shown to the server once it has shown the pinned leaf.
@@ -246,18 +246,14 @@ def server_factory(
 
 
 def client_factory(
-    credentials: Credentials,
-    pin: bytes,
-    wrapped: IProtocolFactory,
-    connections: PeerConnections,
-    clock: IReactorTime,
+    side: ClientSide, wrapped: IProtocolFactory, connections: PeerConnections, clock: IReactorTime
 ) -> PeerTLS:
-    """Speaks as a client with the one peer whose leaf, in DER, is ``pin``.
+    """Speaks as a client with the one peer for whose pin ``side`` was made.
 
     What the protocols of ``wrapped`` write before the handshake is done is
     kept back until then.
     """
-    return PeerTLS(ClientSide(credentials, pin), True, wrapped, connections, clock)
+    return PeerTLS(side, True, wrapped, connections, clock)
 
 
 def _context(credentials: Credentials, mode: int, verify: Verify) -> SSL.Context:

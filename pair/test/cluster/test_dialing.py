@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectError, NoRouteError, TCPTimedOutError
 from twisted.internet.error import TimeoutError as ConnectTimeoutError
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from pair.cluster.identity import Identity
 
 DESK, RACK, OTHER = identity(), identity(), identity()
+RENEWED = replace(identity(), uuid=RACK.uuid)
+"""The rack, by another key."""
+
 NEAR, FAR = "192.0.2.1", "fe80::7%eth1"
 
 
@@ -146,8 +150,22 @@ class PinnedDialTests(DialCase):
         self.assertEqual(self.there.last.data, b"")
         self.assert_unreached(dialling, "certificate")
 
+    def test_dialled_again(self) -> None:
+        """A peer has to show its leaf in each dial, and another one once it has another pin (CL-10, CL-12)."""
+        for node, pinned in ((RACK, RACK), (OTHER, RACK), (RACK, RACK), (RACK, RENEWED), (RENEWED, RENEWED)):
+            self.pins = Pins(pinned)
+            dialling = self.connect(NEAR)
+            self.answer(node)
+            if node is pinned:
+                self.assertIs(self.successResultOf(dialling), self.here.last)
+                self.assertEqual(self.here.last.transport.peerLeaf, PeerLeaf.of(node.leaf))
+                self.connections.abort_all()
+            else:
+                self.assertEqual(self.there.last.data, b"")
+                self.assert_unreached(dialling, "certificate")
+
     def test_pin_removed_between_choice_and_dial(self) -> None:
-        """The pin is looked up for each dial, not when the addresses are chosen (CL-12)."""
+        """The pin is looked up for each dial, not when the addresses are chosen (CL-12, P02)."""
         dialling = self.connect(NEAR, FAR)
         self.pins = Pins()
         self.refuse()

@@ -71,7 +71,7 @@ class ProofTests(InviterTests):
         self.assertLess(self.rack.news[-1].ended_at - self.rack.news[-2].created_at, 5500)  # type: ignore[operator]
 
     def test_wrong_code(self) -> None:
-        """Voided on both sides, also no second proof; the next invitation works at once (CL-47, CL-48)."""
+        """Voided on both sides, also no second proof; the next invitation works at once (CL-47, CL-48, P04, P07)."""
         code = self.desk.invite(self.rack).code
         answer = self.rack.accept(wrong(code))
         before = self.network.clock.seconds()
@@ -251,6 +251,19 @@ class PollTests(InviterTests):
         self.pair(1.0)
         self.assertEqual(self.both, (("paired", None), ("paired", None)))
 
+    def test_joiner_restarts_slowly(self) -> None:
+        """The same where it was not there for a while: no search takes the place of the new invitation (CL-44)."""
+        self.desk.invite(self.rack)
+        self.rack.service.stopService()
+        self.network.down.add("10.0.0.2")
+        self.network.run(20.0)
+        self.rack.start()
+        self.network.down.clear()
+        self.network.run(6.0)
+        self.assertEqual(self.desk.states, [("failed", "peer_restarted")])
+        self.pair(1.0)
+        self.assertEqual(self.both, (("paired", None), ("paired", None)))
+
     def test_joiner_restarts_later(self) -> None:
         """After our proof was sent, that is no answer to it: it may have joined before (CL-52)."""
         code = self.desk.invite(self.rack).code
@@ -266,7 +279,7 @@ class PollTests(InviterTests):
         self.assertEqual(*self.clusters)
 
     def test_inviter_restarts(self) -> None:
-        """The joiner hears nothing more: expired, or no answer once its code was typed; new ones work (CL-54)."""
+        """The joiner hears nothing more: expired, or no answer once its code was typed; new ones work (CL-54, P04)."""
         for typed, end in ((False, ("expired", None)), (True, ("failed", "no_answer"))):
             self.setUp()
             code = self.desk.invite(self.rack).code

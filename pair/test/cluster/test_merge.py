@@ -24,6 +24,7 @@ from pair.cluster.merging import (
     set_root,
 )
 from pair.cluster.proofs import carried_size, proof
+from pair.cluster.statements import Remove
 from pair.test.cluster.world import SETS, A, B, C, D, E, World, check, play, player
 
 if TYPE_CHECKING:
@@ -236,11 +237,24 @@ class BoundTests(SynchronousTestCase):
         self.store = self.store[:10]
         self.store = self.merge(*(self.world.remove(B, D) for _ in range(CUTS_MAX))).kept
         self.assertEqual(sum(each.is_cut for each in self.store), CUTS_MAX)
-        leave = self.world.leave(A)
+        again = self.world.remove(A, D)
         note = self.world.note(A, 1)
-        merged = self.merge(leave, note)
+        merged = self.merge(again, note)
         self.assertEqual((merged.added, merged.surplus), ((note,), 1))
-        self.assertEqual(ids(self.merge(leave, note, bounded=False).added), ids([leave, note]))
+        self.assertEqual(ids(self.merge(again, note, bounded=False).added), ids([again, note]))
+
+    def test_full_of_cuts_and_a_first_one(self) -> None:
+        """Whoever fills the set with cuts does not keep itself in by that: the first cut of a known node is taken."""
+        self.store = self.store[:10]
+        nobody = (Remove(each.to_bytes(32, "big"), ()) for each in range(CUTS_MAX))
+        self.store = self.merge(*(self.world.say(B, each) for each in nobody)).kept
+        self.assertEqual(sum(each.is_cut for each in self.store), CUTS_MAX)
+        cuts = [self.world.remove(A, B), self.world.remove(C, B), self.world.remove(C, E), self.world.leave(A)]
+        merged = self.merge(*cuts)
+        self.assertEqual((len(merged.added), merged.surplus), (2, 2))
+        self.assertEqual({each.subject for each in merged.added}, {B.id, A.id})
+        self.store = merged.kept
+        self.assertEqual(len(self.merge(*cuts).added), 0)
 
 
 class IntroductionTests(SynchronousTestCase):

@@ -90,7 +90,7 @@ class TLSCase(SynchronousTestCase):
         return server_factory(credentials(DESK), self.here, self.connections, self.clock)
 
     def client(self, pin: bytes = DESK.leaf) -> PeerTLS:
-        return client_factory(credentials(RACK), pin, self.there, self.connections, self.clock)
+        return client_factory(ClientSide(credentials(RACK), pin), self.there, self.connections, self.clock)
 
     def join(self, server: IProtocolFactory, client: IProtocolFactory) -> tuple[Any, Any, IOPump]:
         return join(server, client, self.clock)
@@ -214,7 +214,7 @@ class HandshakeTests(TLSCase):
         old_desk, old_rack = (replace(each, leaf=expired(each)) for each in (DESK, RACK))
         server, client, _ = self.join(
             server_factory(credentials(old_desk), self.here, self.connections, self.clock),
-            client_factory(credentials(old_rack), old_desk.leaf, self.there, self.connections, self.clock),
+            client_factory(ClientSide(credentials(old_rack), old_desk.leaf), self.there, self.connections, self.clock),
         )
         self.assertEqual((server.peerLeaf.der, client.peerLeaf.der), (old_rack.leaf, old_desk.leaf))
         self.assertEqual(self.here.last.data, b"a request")
@@ -364,7 +364,7 @@ class ConnectionsTests(TLSCase):
         """In the turn of the new view, whoever it does not name is cut off, in and out; others stay (CL-18)."""
         rack, rack_pump = self.caller(RACK)
         other, other_pump = self.caller(OTHER)
-        out = client_factory(credentials(DESK), OTHER.leaf, self.there, self.connections, self.clock)
+        out = client_factory(ClientSide(credentials(DESK), OTHER.leaf), self.there, self.connections, self.clock)
         apart = server_factory(credentials(OTHER), taking(), PeerConnections(), self.clock)
         _, _, out_pump = self.join(apart, out)
         self.assertEqual(len(self.connections), 3)
@@ -379,7 +379,7 @@ class ConnectionsTests(TLSCase):
 
     def caller(self, node: Identity) -> tuple[Taking, IOPump]:
         """What serves a connection from ``node``, and its pump."""
-        client = client_factory(credentials(node), DESK.leaf, taking(), PeerConnections(), self.clock)
+        client = client_factory(ClientSide(credentials(node), DESK.leaf), taking(), PeerConnections(), self.clock)
         _, _, pump = self.join(self.server(), client)
         return self.here.last, pump
 

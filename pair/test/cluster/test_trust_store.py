@@ -101,7 +101,7 @@ class TransitionTests(SynchronousTestCase):
         self.assertEqual(len(a.changes), 1)
 
     def test_nothing_before_the_commit(self) -> None:
-        """View, pins and news come in one turn, behind the commit (CL-98)."""
+        """View, pins and news come in one turn, behind the commit, once (CL-98, P08)."""
         a, b = Node(self, "A"), Node(self, "B")
         a.pair(b)
         seen: list[object] = []
@@ -239,7 +239,7 @@ class AuditTests(SynchronousTestCase):
         entries = [Entry(event, a.uuid, detail={"n": at}) for at, event in enumerate(events)]
         a.turns.wait(a.store.write(lambda connection: write_rows(connection, 1, entries)))
         rows = a.do(a.trust.audit_rows(20_000))
-        self.assertEqual((len(rows), rows[0].event, rows[-1].event), (ATTEMPTS_KEPT + 3, "leave", "remove"))
+        self.assertEqual((len(rows), rows[0].event, rows[-1].event), (ATTEMPTS_KEPT + 2, "leave", "remove"))
         self.assertEqual(rows[-2].detail["n"], ROWS_KEPT - ATTEMPTS_KEPT + 1)
 
 

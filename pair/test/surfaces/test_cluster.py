@@ -21,7 +21,7 @@ from pair.cluster.pins import PeerLeaf
 from pair.cluster.refusing import PairingReply, refuse
 from pair.cluster.statements import encode, read
 from pair.cluster.syncing import SyncReply, SyncRequest, introduction, read_reply
-from pair.cluster.tls import Credentials, client_factory
+from pair.cluster.tls import ClientSide, Credentials, client_factory
 from pair.errors.book import ErrorBook
 from pair.errors.registry import Registry
 from pair.protocols.pairing.messages import End, Prove
@@ -405,7 +405,8 @@ class ServiceTests(SurfaceTestCase):
         """Dial the port as ``who``, over real TLS in memory, and send ``data``; the client's protocol."""
         server = self.factory.buildProtocol(IPv4Address("TCP", "192.168.1.30", 1))
         clients = taking(data)
-        tls = client_factory(Credentials(who.leaf, who.key), A.leaf, clients, PeerConnections(), self.reactor)
+        side = ClientSide(Credentials(who.leaf, who.key), A.leaf)
+        tls = client_factory(side, clients, PeerConnections(), self.reactor)
         client = tls.buildProtocol(None)
         transport = makeFakeServer(server)
         transport.peerAddress = IPv4Address("TCP", "192.168.1.30", 1)
