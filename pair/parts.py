@@ -280,12 +280,12 @@ class Parts:
         return self._control.ports | self._cluster.ports | self._facades.ports
 
     def _listeners(self) -> tuple[Listener, ...]:
-        """The control API and the facades, as they listen now (UI-31)."""
+        """The control API, the port for other nodes, and the facades, as they listen now (UI-31)."""
         facades = (
             Listener(each.facade, None if each.port is None else f"127.0.0.1:{each.port}", each.state)
             for each in self._facades.endpoints()
         )
-        return (self._control.listener, *facades)
+        return (self._control.listener, self._cluster.listener, *facades)
 
     def _labels(self, kinds: Iterable[str]) -> tuple[str, ...]:
         automatic = automatic_labels(platform.system().lower(), platform.machine().lower(), kinds=kinds)
