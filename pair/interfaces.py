@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pair.records.engines import EngineAddress, Model, NodeInventory
     from pair.records.errors import ServiceError, Subject
     from pair.records.jobs import Job, Outcome, Usage
+    from pair.records.telemetry import Reading
     from pair.routing.candidates import Candidate, Request
     from pair.routing.dialects import Dialect
     from pair.routing.policies import Ranked, View
@@ -181,3 +182,20 @@ class IErrorBook(Interface):
 
     def clear(id: str) -> None:
         """It holds no more. An id that is not there: nothing."""
+
+
+class ITelemetrySource(Interface):
+    """Where figures of this machine come from. It may block: only the sampler's thread calls it (DS-84)."""
+
+    name: str = Attribute("What it is called in the log, lower-case.")
+    period: float = Attribute("Seconds from one reading to the next, at least; 0: each tick has one.")
+
+    def read() -> Reading:
+        """What it shows now; nothing where there is nothing of its kind.
+
+        Whatever it raises is a failure of this source alone: its last values
+        stay, and it is asked again after a while (DS-85).
+        """
+
+    def close() -> None:
+        """Let go of what it holds. A later ``read`` takes it up again."""

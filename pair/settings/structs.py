@@ -54,6 +54,7 @@ class Key(Struct, frozen=True):
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Label = Annotated[str, Meta(pattern=LABEL)]
 Limit = Annotated[float, Meta(ge=0)]
+GpuId = Annotated[str, Meta(pattern=r"\A[\x21-\x7e]{1,63}\Z")]
 
 
 def _machine_name() -> str:
@@ -216,6 +217,22 @@ class Routing(Struct, frozen=True):
     ] = ()
 
 
+class Telemetry(Struct, frozen=True):
+    """``[telemetry]``: what is measured of this machine."""
+
+    interval: Annotated[
+        float, Meta(ge=0.5, le=10), Key("Seconds between two looks at processors, memory and GPUs.")
+    ] = 1.0
+    gpu: Annotated[Literal["auto", "off"], Key("auto: GPUs are looked for. off: no driver is asked.")] = "auto"
+    unified: Annotated[
+        tuple[GpuId, ...],
+        Key(
+            "GPUs that share the system's memory and do not say so.",
+            allowed="a list of the ids of GPUs",
+        ),
+    ] = ()
+
+
 class EngineSettings(Struct, frozen=True):
     """``[engines.<id>]``: one engine. With ``url`` it is an engine by URL, which is adopted and never run (EN-4)."""
 
@@ -329,6 +346,7 @@ class Settings(Struct, frozen=True):
     ports: Ports = Ports()
     cluster: Cluster = Cluster()
     routing: Routing = Routing()
+    telemetry: Telemetry = Telemetry()
     engines: dict[str, EngineSettings] = field(default_factory=dict)
     embedded: Annotated[Literal["auto", "on", "off"], Key("The small model that comes with PAIR.")] = "auto"
     jobs: Jobs = Jobs()

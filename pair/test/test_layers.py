@@ -29,7 +29,12 @@ def imports_reactor(path: Path) -> bool:
 
 
 _PROXY = ("browser", "headers", "replies", "bodies", "merge", "outcomes", "endings")
-PURE = ("pair.records", "pair.routing", "pair.privacy", "pair.authority", *(f"pair.proxy.{each}" for each in _PROXY))
+_DISCOVERY = ("txt", "addresses", "claims", "entries", "liveness", "watched", "conflicts", "bursts")
+PURE = (
+    *("pair.records", "pair.routing", "pair.privacy", "pair.authority", "pair.telemetry.reduce"),
+    *(f"pair.proxy.{each}" for each in _PROXY),
+    *("pair.addresses", *(f"pair.discovery.{each}" for each in _DISCOVERY)),
+)
 """Parts that are values in, values out (AR-2, PX-1)."""
 
 IMPURE = frozenset(("twisted", "asyncio", "threading", "socket", "os", "time", "random", "secrets", "logging"))

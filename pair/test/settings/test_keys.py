@@ -56,6 +56,12 @@ BOUNDS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
         ([], [{"model": "llama*", "require": ["gpu"], "forbid": []}]),
         ([{"require": []}], [{"model": "x", "requires": []}], [{"model": "x", "forbid": ["A"]}], {"model": "x"}),
     ),
+    "telemetry.interval": ((0.5, 1, 10), (0.4, 0, 11, "none")),
+    "telemetry.gpu": (("auto", "off"), ("on", True)),
+    "telemetry.unified": (
+        ([], ["GPU-1b2c", "0000:c4:00.0"]),
+        ([""], ["a b"], ["x" * 64], ["a", "a"], "a", [5]),
+    ),
     "engines.ollama.mode": (("auto", "on", "off"), ("yes", True)),
     "engines.ollama.binary": (("/usr/bin/ollama",), (1,)),
     "engines.ollama.port": ((1, 65535), (0, 65536, 11434, 1234, 14300, 14318, 14323)),
