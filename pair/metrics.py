@@ -59,6 +59,8 @@ TABLE = (
     Family("pair_pressure", "gauge", ("node",), "How busy the node's busiest GPU is, 0 to 3."),
     Family("pair_reservations", "gauge", ("node",), "Jobs just dispatched and not yet visible in pending."),
     Family("pair_no_owner_total", "counter", ("facade", "reason"), "Requests that no node could serve."),
+    Family("pair_gpu_utilisation_percent", "gauge", ("gpu",), "How busy a GPU of this node is."),
+    Family("pair_gpu_memory_bytes", "gauge", ("gpu", "kind"), "Memory of a GPU of this node."),
     Family("pair_engine_up", "gauge", ("engine",), "1 while the engine runs."),
     Family("pair_engine_restarts_total", "counter", ("engine",), "Starts of an engine after a failure."),
     Family("pair_component_up", "gauge", ("component",), "1 while the part of PAIR is up."),

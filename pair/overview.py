@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pair.jobs.ledger import JobLedger
     from pair.proxy.facades import Facades
     from pair.proxy.plane import Plane
+    from pair.records.telemetry import Hardware
     from pair.settings import Settings
     from pair.supervision.components import Component
     from pair.supervision.watchdog import StallWatchdog
@@ -64,6 +65,7 @@ class Overview:
         history: HistoryService,
         listeners: Callable[[], tuple[Listener, ...]],
         facades: Facades,
+        hardware: Callable[[], Hardware],
         cluster: Clustering,
         components: Callable[[], tuple[Component, ...]],
     ) -> None:
@@ -82,6 +84,7 @@ class Overview:
         self._history = history
         self._listeners = listeners
         self._facades = facades
+        self._hardware = hardware
         self._cluster = cluster
         self._components = components
         self._started_at = now()
@@ -153,6 +156,12 @@ class Overview:
             "pair_pressure": lambda: {(node,): book.load(node).pressure},
             "pair_reservations": lambda: {(node,): book.load(node).reservations},
             "pair_body_budget_bytes": lambda: plane.bodies.used,
+            "pair_gpu_utilisation_percent": lambda: {
+                (each.id,): each.utilization_percent
+                for each in self._hardware().gpus
+                if each.utilization_percent is not None
+            },
+            "pair_gpu_memory_bytes": self._gpu_memory,
             "pair_engine_up": lambda: {
                 (each.status.id,): each.status.state == "running" for each in self._engines.inventory().engines
             },
@@ -165,3 +174,12 @@ class Overview:
             "pair_store_queue": lambda: self._ground.store.depth,
             "pair_unhandled_errors_total": lambda: self._ground.logs.unhandled,
         }
+
+    def _gpu_memory(self) -> Mapping[tuple[str, ...], float]:
+        """In bytes, as far as it is known."""
+        known = {
+            (each.id, kind): size
+            for each in self._hardware().gpus
+            for kind, size in (("used", each.vram_used_bytes), ("total", each.vram_total_bytes))
+        }
+        return {labels: size for labels, size in known.items() if size is not None}

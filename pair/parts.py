@@ -61,6 +61,9 @@ from pair.supervision.stalls import Limits
 from pair.supervision.watchdog import StallWatchdog
 from pair.supervision.writers import WriterWatch
 from pair.surfaces.conditions import CONDITIONS as SURFACE_CONDITIONS
+from pair.telemetry.conditions import CONDITIONS as TELEMETRY_CONDITIONS
+from pair.telemetry.sampler import Sampler
+from pair.telemetry.sources import machine_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -101,6 +104,7 @@ CONDITIONS = (
     *PROXY_CONDITIONS,
     *SUPERVISION_CONDITIONS,
     *SURFACE_CONDITIONS,
+    *TELEMETRY_CONDITIONS,
 )
 
 _ENGINES_STOP = 4.0
@@ -148,6 +152,15 @@ class Parts:
         self._history = HistoryService(
             reactor, store, self._now, settings.jobs.history_rows, settings.jobs.history_days, self._errors
         )
+        self._sampler = Sampler(
+            reactor,
+            reactor.callFromThread,
+            partial(machine_sources, settings.telemetry.gpu == "auto"),
+            settings.telemetry.interval,
+            settings.telemetry.unified,
+            self._errors,
+            self._now,
+        )
         self._engines = EngineService(
             reactor,
             settings,
@@ -170,6 +183,7 @@ class Parts:
             self._labels,
             settings.routing.loaded_only,
             self._errors,
+            self._sampler.load,
         )
         self._plane = Plane(
             clock=reactor,
@@ -203,6 +217,7 @@ class Parts:
             history=self._history,
             listeners=self._listeners,
             facades=self._facades,
+            hardware=lambda: self._sampler.hardware,
             cluster=self._cluster,
             components=lambda: self.services.tree(),
         )
@@ -263,6 +278,7 @@ class Parts:
         services.add("history", self._supervised("history", lambda: self._history), stop_deadline=LAST_FLUSH)
         self._cluster.add_trust(services)
         services.add("control", self._supervised("control", lambda: self._control))
+        services.add("telemetry", self._sampler)
         services.add("engines", self._engines, stop_deadline=_ENGINES_STOP)
         services.add("scheduler", self._scheduling)
         services.add("pool", _Closed(self._plane.pool))
@@ -288,7 +304,8 @@ class Parts:
         return (self._control.listener, self._cluster.listener, *facades)
 
     def _labels(self, kinds: Iterable[str]) -> tuple[str, ...]:
-        automatic = automatic_labels(platform.system().lower(), platform.machine().lower(), kinds=kinds)
+        gpus = [(each.vendor, each.vram_total_bytes or 0) for each in self._sampler.hardware.gpus]
+        automatic = automatic_labels(platform.system().lower(), platform.machine().lower(), gpus, kinds)
         return node_labels(self._settings.node.labels, automatic)
 
     def _offer_command(self, inventory: NodeInventory) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from twisted.application.service import Service
+from twisted.internet.defer import gatherResults
 
 from pair.proxy.holds import Holds
+from pair.records.telemetry import Load
 from pair.routing.candidates import Catalogue, NodeFacts, Request
 from pair.routing.explain import Explanation, Penalty, explain, penalty
 from pair.routing.labels import LabelRule, demands
@@ -37,6 +39,9 @@ TICK = 1.0
 
 _NOTHING: frozenset[str] = frozenset()
 
+OBSERVE = 2.0
+"""Seconds between two looks how busy this node's own GPUs are (DS-94)."""
+
 SETTLE = 0.05
 """Seconds in which changes are joined into one recomputation: until it is made, the book makes up for them (RT-43)."""
 
@@ -55,6 +60,7 @@ class SchedulerService(Service):
         labels: the labels of this node, by the kinds of its running engines (RT-23).
         loaded_only: this node offers only loaded models.
         errors: where a policy or a node that fails is told.
+        own_load: how busy this node's GPUs are.
 
     Attributes:
         catalogue: who advertises what.
@@ -74,6 +80,7 @@ class SchedulerService(Service):
         labels: Callable[[Iterable[str]], tuple[str, ...]],
         loaded_only: bool,
         errors: IErrorBook,
+        own_load: Callable[[], Load] = Load,
     ) -> None:
         self.catalogue = Catalogue()
         self.book = ReservationBook()
@@ -90,9 +97,11 @@ class SchedulerService(Service):
         self._errors = errors
         self._scheduler = Scheduler()
         self._scheduler.set_nodes([node])
+        self._own_load = own_load
         self._placed: dict[str, str] = {}
         self._due: IDelayedCall | None = None
         self._ticking = Repeating(clock, TICK, self._tick, "The scheduler")
+        self._observing = Repeating(clock, OBSERVE, self._observe, "The look at the hardware")
         self._subscriptions: list[Callable[[], None]] = []
 
     @property
@@ -108,6 +117,7 @@ class SchedulerService(Service):
             self._jobs.subscribe(self._job_changed),
         ]
         self._inventory_changed(self._engines.inventory())
+        self._observing.startService()
         self._ticking.startService()
 
     def stopService(self) -> Deferred[None]:
@@ -118,7 +128,7 @@ class SchedulerService(Service):
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        return self._ticking.stopService()
+        return gatherResults([self._observing.stopService(), self._ticking.stopService()]).addCallback(lambda _: None)
 
     def demands(self, model: str, header: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
         """The labels that a request for ``model`` requires and forbids (RT-23)."""
@@ -199,6 +209,13 @@ class SchedulerService(Service):
     def _settled(self) -> None:
         self._due = None
         self._recompute()
+
+    def _observe(self) -> None:
+        load = self._own_load()
+        age = (load.sample_age_ms or 0) / 1000
+        self._scheduler.observe(self._node, load.utilization_percent, load.valid, age, self._monotonic())
+        # The labels follow the hardware, which may have become known only now.
+        self._inventory_changed(self._engines.inventory())
 
     def _tick(self) -> None:
         self.book.forget(self._monotonic())

@@ -17,8 +17,6 @@ LATER = {
     "pair_node_penalised",
     "pair_nodes",
     "pair_members",
-    "pair_gpu_utilisation_percent",
-    "pair_gpu_memory_bytes",
     "pair_feed_lag_seconds",
     "pair_feed_resyncs_total",
 }

@@ -20,6 +20,7 @@ from pair.proxy.plane import Budget, Plane
 from pair.proxy.replies import family_of, refusal, reply
 from pair.proxy.scheduling import SchedulerService
 from pair.proxy.sweep import Sweep
+from pair.records.telemetry import Load
 from pair.routing.policies.pressure import PressurePolicy
 from pair.settings import Proxy
 from pair.test.fakes import FakeEngines, error_book
@@ -27,7 +28,7 @@ from pair.test.proxy.network import Client, Engine, Socket, response
 from pair.test.routing.facts import engine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pair.interfaces import IRoutingPolicy
     from pair.protocols.http1 import Fields
@@ -55,6 +56,7 @@ class Bench:
         origins: as in the settings.
         rules: of routing.
         policy: of routing.
+        own_load: of the hardware.
         settings: of ``[proxy]``, where they are not the default.
     """
 
@@ -66,6 +68,7 @@ class Bench:
         origins: Sequence[str] = (),
         rules: Sequence[LabelRule] = (),
         policy: IRoutingPolicy | None = None,
+        own_load: Callable[[], Load] = Load,
         **settings: Any,
     ) -> None:
         self.clock = clock = Clock()
@@ -88,6 +91,7 @@ class Bench:
             lambda kinds: ("os=linux", *(f"engine={each}" for each in sorted(set(kinds)))),
             False,
             self.errors,
+            own_load,
         )
         self.pool = ClientPool(clock, lambda target: self.machines[target.key])
         self.sweep = Sweep(clock)

@@ -9,6 +9,7 @@ from zope.interface import implementer
 
 from pair.interfaces import IRoutingPolicy
 from pair.proxy.scheduling import SETTLE
+from pair.records.telemetry import Load
 from pair.routing.candidates import Request
 from pair.routing.dialects import match
 from pair.test.proxy.bench import CHAT, DONE, NODE, Bench, BenchCase
@@ -129,6 +130,16 @@ class FactsTests(BenchCase):
         bench.engines.stop("e")
         (facts,) = bench.scheduling.catalogue.nodes()
         self.assertEqual(facts.inventory.labels, ("os=linux", "engine=ollama"))
+
+    def test_own_hardware(self) -> None:
+        """DS-94, RT-35: the pressure is that of this node's GPUs, looked at every two seconds; unknown without."""
+        loads = [Load(95.0, True, 500), Load(None, False, None)]
+        bench = self.bench(own_load=lambda: loads[0])
+        bench.advance(1)
+        self.assertEqual(bench.scheduling.book.load(NODE).pressure, 3)
+        del loads[0]
+        bench.advance(3)
+        self.assertEqual(bench.scheduling.book.load(NODE).pressure, 1)
 
     def test_demands(self) -> None:
         """RT-23: of the first rule that matches the model under either naming, and of the request."""
