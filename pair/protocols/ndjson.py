@@ -19,3 +19,37 @@ def last_lines(tail: bytes, cut: bool, most: int) -> list[bytes]:
     """
     lines = tail.split(b"\n")[1 if cut else 0 :]
     return [line for line in lines if line.strip()][-most:]
+
+
+class Lines:
+    """Cuts a stream into lines, wherever its reads were cut.
+
+    Args:
+        limit: The most octets of a line, without its LF.
+
+    Attributes:
+        overrun: A line is longer. It, and all behind it, is given to nobody.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.overrun = False
+        self._limit = limit
+        self._begun: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that end in ``data``, without their LF."""
+        lines: list[bytes] = []
+        pieces = data.split(b"\n")
+        for number, piece in enumerate(pieces, 1):
+            self._size += len(piece)
+            self.overrun = self.overrun or self._size > self._limit
+            if self.overrun:
+                self._begun.clear()
+                break
+            self._begun.append(piece)
+            if number < len(pieces):
+                lines.append(b"".join(self._begun))
+                self._begun.clear()
+                self._size = 0
+        return lines

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.protocols.ndjson import ends_frame, last_lines
+from pair.protocols.ndjson import Lines, ends_frame, last_lines
 
 
 class NdjsonTests(SynchronousTestCase):
@@ -33,3 +35,27 @@ class NdjsonTests(SynchronousTestCase):
     def test_anything(self, tail: bytes, cut: bool) -> None:
         """No bytes make it fail."""
         last_lines(tail, cut, 8)
+
+
+class LinesTests(SynchronousTestCase):
+    @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
+    def test_any_cuts(self, data: bytes, cuts: list[int]) -> None:
+        """However the reads were cut, the lines are the same; what has no end yet is none."""
+        lines = Lines(100)
+        ends = [0, *sorted(cuts), len(data)]
+        found = [line for a, b in pairwise(ends) for line in lines.feed(data[a:b])]
+        self.assertEqual(found, data.split(b"\n")[:-1])
+        self.assertFalse(lines.overrun)
+
+    def test_overrun(self) -> None:
+        """A line that is too long is found out before it ends; those before it are told, and none after it."""
+        for cut in range(9):
+            data = b"12345\n12\n"
+            lines = Lines(5)
+            self.assertEqual(lines.feed(data[:cut]) + lines.feed(data[cut:]), [b"12345", b"12"])
+        lines = Lines(5)
+        self.assertEqual(lines.feed(b"1\n12345"), [b"1"])
+        self.assertFalse(lines.overrun)
+        self.assertEqual(lines.feed(b"6"), [])
+        self.assertTrue(lines.overrun)
+        self.assertEqual(lines.feed(b"\n1\n"), [])
