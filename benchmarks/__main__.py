@@ -6,7 +6,10 @@ import argparse
 import subprocess
 import sys
 
-NAMES = ("chunk", "chunk1000", "req", "lat", "ttfb", "mem", "cancel", "peers", "scale", "body")
+NAMES = (
+    *("chunk", "chunk1000", "req", "lat", "ttfb", "mem", "cancel", "peers", "scale", "body"),
+    *("trust", "pairing", "sync"),
+)
 
 
 def run() -> int:
