@@ -41,6 +41,9 @@ CALL_SECONDS = 13.0
 POLL_SECONDS = 25.0
 """For a poll, which the joiner holds open for 20. It is asked again well before it gives up on us, after 30."""
 
+POLLS_APART = 1.0
+"""Between the beginnings of two polls: a joiner that holds none open does not make us ask without a pause."""
+
 FAREWELL_SECONDS = 30.0
 """The joiner is told of an end until the invitation would have expired, and for so long at least."""
 
@@ -90,6 +93,7 @@ class Inviting(Prompt):
         self._turn = turn
         self._place: Place | None = None
         self._quiet_until = 0.0
+        self._next_poll = 0.0
         self._stopped = False
         self._greeting: Deferred[Refusal | None] | None = None
         self._courier = Courier(means.clock, self._post, self._search, self._received, self._forgotten)
@@ -184,12 +188,13 @@ class Inviting(Prompt):
         if self._stopped:
             return
         now = self._means.clock.seconds()
-        seconds, until = CALL_SECONDS, float("inf")
+        seconds, at, until = CALL_SECONDS, self._quiet_until, float("inf")
         if self.exchange.state == "waiting":
-            seconds = POLL_SECONDS
+            seconds, at = POLL_SECONDS, max(at, self._next_poll)
+            self._next_poll = max(at, now) + POLLS_APART
         elif not self.live:
             until = max(self.began + TTL_SECONDS, now + FAREWELL_SECONDS)
-        self._courier.carry(Parcel(send.body, send.mac, seconds, self._quiet_until, until))
+        self._courier.carry(Parcel(send.body, send.mac, seconds, at, until))
 
     def _post(self, parcel: Parcel) -> Deferred[PlainReply]:
         """Send it to where the joiner is; its answer counts when it is its turn."""

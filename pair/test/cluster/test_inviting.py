@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from pair.cluster import joining
 from pair.cluster.changes import Objection
 from pair.cluster.refusing import Refusal
 from pair.test.cluster.neighbours import Caught, Network, Node, wrong
@@ -69,6 +70,16 @@ class ProofTests(InviterTests):
         self.assertGreaterEqual(prove.sent - before, 0.12)
         self.assertLess(prove.sent - before, 0.13)
         self.assertLess(self.rack.news[-1].ended_at - self.rack.news[-2].created_at, 5500)  # type: ignore[operator]
+
+    def test_polls_not_held_open(self) -> None:
+        """A joiner that answers each poll at once is asked once in a second, and can be paired with."""
+        self.patch(joining, "POLL_SECONDS", 0.0)
+        code = self.desk.invite(self.rack).code
+        self.network.run(20.5)
+        self.assertEqual(len(self.network.bodies(b'"step":"wait"')), 21)
+        self.rack.accept(code)
+        self.network.run(2.0)
+        self.assertEqual(self.both, (("paired", None), ("paired", None)))
 
     def test_wrong_code(self) -> None:
         """Voided on both sides, also no second proof; the next invitation works at once (CL-47, CL-48, P04, P07)."""
