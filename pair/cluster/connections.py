@@ -34,6 +34,11 @@ class PeerConnections:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def handshakes(self) -> int:
+        """How many have no peer yet."""
+        return sum(each.peerLeaf is None for each in self._open)
+
     def add(self, connection: PeerConnection) -> None:
         """It was opened."""
         self._open.add(connection)

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 HANDSHAKE_SECONDS = 10.0
 
+HANDSHAKES_MAX = 256
+"""That may be under way at once, at all ports of this node together."""
+
 NotMetReason = Literal["refused", "timeout", "certificate"]
 """Why there was no handshake: ``certificate`` means that the peer showed another leaf than the pinned one."""
 
@@ -185,9 +188,15 @@ class PeerTLS(TLSMemoryBIOFactory):
         super().__init__(creator, is_client, wrapped, clock)
         self.clock = clock
         self.connections = connections
+        self._is_client = is_client
 
     def buildProtocol(self, addr: IAddress | None) -> PeerTransport | None:  # type: ignore[override]  # as IFactory has it
-        """A connection with ``addr``; None where the other factory wants none, which Twisted's does not ask."""
+        """A connection with ``addr``; None where the other factory wants none, which Twisted's does not ask.
+
+        None too where too many that came in are in their handshake: each holds memory, and is anybody's.
+        """
+        if not self._is_client and self.connections.handshakes >= HANDSHAKES_MAX:
+            return None
         wrapped = self.wrappedFactory.buildProtocol(addr)
         return None if wrapped is None else PeerTransport(self, wrapped)
 

@@ -9,10 +9,13 @@ from msgspec.structs import replace
 from OpenSSL import SSL
 from OpenSSL.crypto import FILETYPE_ASN1, load_certificate
 from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
 from twisted.test.iosim import FakeTransport, connect, makeFakeClient
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -21,6 +24,7 @@ from zope.interface.verify import verifyObject
 from pair.cluster.connections import PeerConnections
 from pair.cluster.pins import PeerLeaf
 from pair.cluster.tls import (
+    HANDSHAKES_MAX,
     ClientSide,
     NotMetError,
     PeerTLS,
@@ -276,6 +280,20 @@ class LimitTests(TLSCase):
         """Where the factory behind TLS takes no more connections, there is none."""
         factory = server_factory(credentials(DESK), Closed(), self.connections, self.clock)
         self.assertIsNone(factory.buildProtocol(PEER))
+
+    def test_too_many_handshakes(self) -> None:
+        """Strangers who begin and never end one take no more than their share of memory."""
+        factory = self.server()
+        half_open: list[Any] = []
+        for _ in range(HANDSHAKES_MAX):
+            half_open.append(factory.buildProtocol(PEER))
+            half_open[-1].makeConnection(StringTransport())
+        self.assertIsNone(factory.buildProtocol(PEER))
+        half_open.pop().connectionLost(Failure(ConnectionDone()))
+        self.assertIsNotNone(factory.buildProtocol(PEER))
+        for each in half_open:
+            each.connectionLost(Failure(ConnectionDone()))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_silent(self) -> None:
         """Who says 0x16 and nothing more is cut off after 10 s (CL-14)."""
