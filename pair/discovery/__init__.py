@@ -1,0 +1,1 @@
+"""Which machines there are, and which of them are alive (discovery page)."""
