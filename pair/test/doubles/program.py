@@ -137,7 +137,8 @@ def _run(double: Double, options: argparse.Namespace, host: str, port: int) -> N
     if any(each.fault == "deaf" for each in options.fault):
         # Later than the reactor, which sets its own.
         reactor.callWhenRunning(signal.signal, signal.SIGTERM, signal.SIG_IGN)
-    print(f"Listening on {host}:{listening.port}", flush=True)
+    # Later still: whoever reads it may send a signal.
+    reactor.callWhenRunning(print, f"Listening on {host}:{listening.port}", flush=True)
     reactor.run()
 
 
