@@ -185,10 +185,17 @@ def _chosen(session: Session, id: str | None, sender: str | None = None, wait: f
             if waiting:
                 return waiting[0]
         if session.now() >= until:
-            raise Failed(
-                "no_such_invitation", "There is no such invitation here. To wait for one: pair-admin accept --wait"
-            )
+            raise Failed("no_such_invitation", _why_none(session))
         session.sleep(_POLL)
+
+
+def _why_none(session: Session) -> str:
+    """Why there is no invitation to accept, and what to do about it."""
+    if decoded(session.api.get("/cluster/identity"))["restart"]:
+        return "This node has a new identity, and takes no invitations before PAIR is started anew."
+    if decoded(session.api.get("/cluster"))["cluster"] is not None:
+        return "This node is in a cluster, and takes no invitations. To leave that: pair-admin cluster leave"
+    return "There is no such invitation here. To wait for one: pair-admin accept --wait"
 
 
 def _identified(id: str, found: Sequence[Row], direction: str) -> Row | None:

@@ -21,7 +21,7 @@ from pair.cluster.joining import Joining
 from pair.cluster.limits import PENDING_MAX, Sparing, source_of
 from pair.cluster.means import Means
 from pair.cluster.promptbook import PromptBook
-from pair.cluster.refusing import PairingReply, Refusal, refuse
+from pair.cluster.refusing import ALREADY_HERE, NO_CODE, PairingReply, Refusal, refuse
 from pair.events import Signal
 from pair.logs import Logger
 from pair.metrics import Counter
@@ -250,7 +250,7 @@ class Invitations(Service):
         if node == self._means.party().uuid:
             raise Refusal("is_self")
         if view is not None and node is not None and view.member(node) is not None:
-            raise Refusal("already_clustered", "there")
+            raise Refusal("already_clustered", message=ALREADY_HERE)
         if view is not None and view.full:
             raise Refusal("cluster_full")
         if sum(each.live for each in self._book.outbound.values()) >= PENDING_MAX:
@@ -264,6 +264,10 @@ class Invitations(Service):
         self._book.outbound[prompt.id] = prompt
         try:
             await prompt.greet()
+        except Refusal as why:
+            if view is not None and why.code == "already_clustered" and why.node and view.member(why.node) is not None:
+                raise Refusal("already_clustered", message=ALREADY_HERE) from None
+            raise
         finally:
             if not prompt.shown:
                 prompt.stop()
@@ -285,7 +289,7 @@ class Invitations(Service):
         try:
             code = parse_code(prompt.kind, typed)
         except CodeError:
-            raise Refusal("invalid_value") from None
+            raise Refusal("invalid_value", message=NO_CODE[prompt.kind]) from None
         if prompt.exchange.state != "waiting":
             raise Refusal("invitation_over", state=prompt.exchange.state)
         if self._means.trust.view is not None:

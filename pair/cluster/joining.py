@@ -104,6 +104,7 @@ class Joining(Prompt):
         """
         if not self.life.confirm():
             raise Refusal("invitation_over", state=self.exchange.state)
+        self.life.sent()
         self._keep_quiet()
         actions = self.exchange.prove(code, self._means.trust.least_epoch())
         if self.live:

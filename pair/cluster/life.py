@@ -31,7 +31,7 @@ EXTRA_SECONDS = 60.0
 """So much later ends one that is being confirmed (CL-53)."""
 
 PROOF_SECONDS = 30.0
-"""So long a joiner that has sent its proof waits for the inviter's (CL-53)."""
+"""So long a joiner waits for the inviter's proof, from its own on and from each time that it leaves (CL-53)."""
 
 KEPT_SECONDS = 3600.0
 """So long an ended one is shown, and its last answer said again (cluster page, section 12)."""
@@ -53,7 +53,7 @@ class Life(Protocol):
         """A person declines or cancels. False: something else came first."""
 
     def sent(self) -> None:
-        """The joiner's proof has left, once more maybe."""
+        """The joiner's proof is made, or has left, once more maybe: from now on the inviter's is waited for."""
 
     def store(self) -> None:
         """What was proven is being stored; nobody ends it meanwhile."""

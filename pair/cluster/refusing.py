@@ -17,6 +17,14 @@ RETRY_AFTER = b"Retry-After"
 
 _OVER = "This invitation has ended, or a code was typed for it already. For a new try, invite again."
 
+NO_CODE = {
+    "pin": "A code of this invitation is six digits. Nothing is spent: type it again.",
+    "long": "A code of this invitation is twenty characters, 0 to 9 and a to f. Nothing is spent: type it again.",
+}
+"""What is said of a typed text that has not the form of a code, by the kind of the code."""
+
+ALREADY_HERE = "That node is a member of this node's cluster already. Who is: pair-admin cluster show."
+
 _STATUS = {
     "version": 400,
     "pairing_off": 403,
@@ -41,7 +49,7 @@ _HERE = {
     "cluster_full": "The cluster has 64 members, the most that there may be. Remove one that is not used any more.",
     "identity_clash": "That node has the UUID of this one, or of a member with another key: it is a copy of its disk. "
     "Make a new identity on one of the two: pair-admin identity new.",
-    "invalid_value": "That is no address, no UUID of a node, and no code of its kind.",
+    "invalid_value": "That is neither an address (host, host:port or [IPv6]:port) nor the UUID of a node.",
     "invitation_over": _OVER,
     "is_self": "That is this node itself. Invite another one.",
     "no_such_invitation": "There is no such invitation. Invite anew.",
@@ -73,13 +81,16 @@ class Refusal(Exception):  # noqa: N818 - it is the answer, not a fault
         code: For programs.
         message: For people: a fixed text that names the cure.
         details: What belongs to it: the ``state`` of an invitation that is over.
+        node: The UUID of the other node that refuses, as it says.
     """
 
-    def __init__(self, code: str, where: Where = "here", **details: str) -> None:
+    node: str | None = None
+
+    def __init__(self, code: str, where: Where = "here", *, message: str | None = None, **details: str) -> None:
         super().__init__(code)
         self.status = _STATUS[code]
         self.code = code
-        self.message = (_HERE if where == "here" else _THERE)[code]
+        self.message = (_HERE if where == "here" else _THERE)[code] if message is None else message
         self.details = details
 
 
@@ -140,4 +151,6 @@ def read_refusal(status: int, body: bytes, node: str | None) -> Refusal | None:
     code = told.error.code
     if code not in _THERE or _STATUS[code] != status or (node is not None and told.node != node):
         return None
-    return Refusal(code, "there")
+    refusal = Refusal(code, "there")
+    refusal.node = told.node
+    return refusal

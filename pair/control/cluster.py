@@ -154,7 +154,10 @@ async def answered(invitations: Invitations, id: str, answer: AnswerBody) -> Inv
             raise _invalid("code", "To accept an invitation takes its code.")
         ended = await invitations.accept(id, answer.code)
     if (ended.state, ended.reason) == ("voided", "wrong_code"):
-        message = "The code was wrong, and so this invitation is void on both sides. For a new try, invite again."
+        message = (
+            "The code was wrong, and so this invitation is void on both sides. For a new try, invite again from the "
+            "other machine, ten seconds after the last time at the earliest."
+        )
         raise Refused(403, "wrong_code", message, state=ended.state)
     return ended
 
