@@ -123,7 +123,7 @@ class MembershipTests(ClusterTestCase):
         self.wait_until_agreed(leaver, first, second)
 
     def test_left(self) -> None:
-        """CL-88, CL-91: the other hears of it at once, and they pair again, whoever invites (P05)."""
+        """CL-88, CL-91: the other hears of it at once, and they pair again, whoever invites (P05, P10)."""
         first, second = self.start_pair()
         for leaver, other in ((second, first), (first, second)):
             exit_code, left = leaver.command("cluster", "leave", "--yes").end()
