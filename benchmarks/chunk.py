@@ -23,7 +23,7 @@ def measure(quick: bool) -> Report:
     with field("pair", "nginx", "aiohttp", "haproxy") as proxies:
         cpu = proxies.rounds(2 if quick else 5, once)
         bounds = (
-            Bound("nginx", ratio(cpu, "nginx"), must=2.2, goal=1.6),
+            Bound("nginx", ratio(cpu, "nginx"), must=2.0, goal=1.6),
             Bound("aiohttp", ratio(cpu, "aiohttp"), must=0.75, goal=0.6),
         )
         return Report("B-chunk", medians(cpu, "cpu_us"), bounds, proxies.versions, proxies.missing)

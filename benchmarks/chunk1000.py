@@ -22,7 +22,7 @@ def measure(quick: bool) -> Report:
 
     with field("pair", "nginx", "haproxy") as proxies:
         cpu = proxies.rounds(1 if quick else 4, once)
-        bounds = (Bound("nginx", ratio(cpu, "nginx"), must=2.0, goal=1.5),)
+        bounds = (Bound("nginx", ratio(cpu, "nginx"), must=1.9, goal=1.5),)
         return Report("B-chunk1000", medians(cpu, "cpu_us"), bounds, proxies.versions, proxies.missing)
 
 

@@ -21,8 +21,8 @@ def measure(quick: bool) -> Report:
     with field("pair", "nginx", "caddy", "aiohttp") as proxies:
         p50 = proxies.rounds(3 if quick else 7, once, direct=True)
         bounds = (
-            Bound("nginx", ratio(p50, "nginx"), must=2.4, goal=1.6),
-            Bound("caddy_added", ratio(p50, "caddy", base="engine"), must=1.8, goal=1.0),
+            Bound("nginx", ratio(p50, "nginx"), must=1.6, goal=1.3),
+            Bound("caddy_added", ratio(p50, "caddy", base="engine"), must=1.0, goal=0.5),
         )
         return Report("B-lat", medians(p50, "p50_us"), bounds, proxies.versions, proxies.missing)
 

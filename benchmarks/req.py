@@ -27,8 +27,8 @@ def measure(quick: bool) -> Report:
     with field("pair", "bare", "nginx", "aiohttp", "haproxy", "caddy") as proxies:
         cpu = proxies.rounds(2 if quick else 5, once)
         bounds = (
-            Bound("nginx", ratio(cpu, "nginx"), must=8.5, goal=3.3),
-            Bound("aiohttp", ratio(cpu, "aiohttp"), must=1.15, goal=0.45),
+            Bound("nginx", ratio(cpu, "nginx"), must=3.3, goal=2.4),
+            Bound("aiohttp", ratio(cpu, "aiohttp"), must=0.45, goal=0.3),
         )
         return Report("B-req", medians(cpu, "cpu_us"), bounds, proxies.versions, proxies.missing)
 

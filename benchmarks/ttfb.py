@@ -26,8 +26,8 @@ def measure(quick: bool) -> Report:
         p99 = {name: [each.p99 for each in all] for name, all in taken.items()}
         figures = {name: {**medians(p50, "p50_us")[name], **medians(p99, "p99_us")[name]} for name in taken}
         bounds = (
-            Bound("aiohttp_p50", ratio(p50, "aiohttp"), must=0.8, goal=0.1),
-            Bound("aiohttp_p99", ratio(p99, "aiohttp"), must=0.5, goal=0.15),
+            Bound("aiohttp_p50", ratio(p50, "aiohttp"), must=0.1, goal=0.02),
+            Bound("aiohttp_p99", ratio(p99, "aiohttp"), must=0.4, goal=0.15),
         )
         return Report("B-ttfb", figures, bounds, proxies.versions, proxies.missing)
 
