@@ -63,7 +63,8 @@ _HERE = {
 
 _THERE = {
     "version": "That node speaks no version of pairing that this one does. Update the older of the two.",
-    "pairing_off": "That node takes no invitations: its setting cluster.pairing is off.",
+    "pairing_off": "That node takes no invitations: its setting cluster.pairing is off, or it waits to be started "
+    "anew with its new identity.",
     "already_clustered": "That node is in a cluster already. If it shall come to this one, leave there first: "
     "pair-admin cluster leave.",
     "identity_clash": "That node has the UUID of this one: one is a copy of the other's disk. "
