@@ -15,13 +15,13 @@ from twisted.application.service import Service
 from twisted.internet.threads import deferToThreadPool
 
 from pair.addresses import is_own, zones
-from pair.cluster import hosts
 from pair.cluster.calls import PeerCaller, PlainCaller
 from pair.cluster.changes import About
 from pair.cluster.connections import PeerConnections
 from pair.cluster.dialing import PinnedDial
 from pair.cluster.dialogue import PORT, SERVICE
 from pair.cluster.gossip import Gossip
+from pair.cluster.hosts import published
 from pair.cluster.identity import renew
 from pair.cluster.invitations import Invitations
 from pair.cluster.leaf import leaf_digest
@@ -30,6 +30,7 @@ from pair.cluster.trust import TrustService
 from pair.control.cluster import Left, NodeIdentity, Removed
 from pair.control.sources import ClusterSources
 from pair.control.views import Listener
+from pair.hostlinks import interfaces
 from pair.protocols.pairing import Party
 from pair.proxy.ingress import NotMember, Peers
 from pair.supervision.child import SupervisedService
@@ -112,7 +113,7 @@ class Clustering:
             errors,
             trust.record,
             pairing_enabled=lambda: settings.cluster.pairing,
-            zones=lambda: zones(hosts.interfaces()),
+            zones=lambda: zones(interfaces()),
             now=now,
         )
         self._gossip = Gossip(
@@ -260,7 +261,7 @@ class Clustering:
         return tuple(f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in places)
 
     async def _renew_note(self) -> None:
-        addresses = hosts.published(self._settings.node.bind, hosts.interfaces())
+        addresses = published(self._settings.node.bind, interfaces())
         ports = tuple((SERVICE, port) for port in self.ports)
         await self.trust.note(self._name, addresses, ports)
 
@@ -318,4 +319,4 @@ class _Cut(Service):
 
 
 def _is_own(address: str) -> bool:
-    return is_own(address, hosts.interfaces())
+    return is_own(address, interfaces())

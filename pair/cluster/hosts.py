@@ -1,38 +1,17 @@
-"""The addresses of this host, and which of them others are told (CL-84).
-
-What the host has is read anew for each question, since it changes while PAIR
-runs; what follows from it is pure.
-"""
+"""Which addresses of this host others are told in a note (CL-84). Pure."""
 
 from __future__ import annotations
 
-import socket
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
-import psutil
-
-from pair.addresses import Interface, InterfaceAddress
 from pair.cluster.statements import ADDRESSES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from ipaddress import IPv4Address
 
-_FAMILIES = (socket.AF_INET, socket.AF_INET6)
-
-
-def interfaces() -> tuple[Interface, ...]:
-    """Those of this host that are up, as they are now."""
-    up = {name for name, each in psutil.net_if_stats().items() if each.isup}
-    return tuple(
-        Interface(
-            name,
-            tuple(InterfaceAddress(each.address.partition("%")[0]) for each in addresses if each.family in _FAMILIES),
-        )
-        for name, addresses in psutil.net_if_addrs().items()
-        if name in up
-    )
+    from pair.addresses import Interface
 
 
 def published(bind: Sequence[str], found: Iterable[Interface]) -> tuple[str, ...]:
