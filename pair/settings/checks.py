@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from pair.settings.grammar import ENGINE_ID, engine_address, is_local
 from pair.settings.structs import EngineSettings, Settings
@@ -57,8 +58,7 @@ def _ports(settings: Settings) -> Iterator[Finding]:
     ours = {
         "proxy.ports.ollama": settings.proxy.ports.ollama,
         "proxy.ports.lmstudio": settings.proxy.ports.lmstudio,
-        "ports.control": settings.ports.control,
-        "ports.cluster": settings.ports.cluster,
+        **{f"ports.{name}": port for name, port in asdict(settings.ports).items()},
     }
     engines = {f"engines.{name}.port": each.port for name, each in settings.engines.items() if each.port is not None}
     holder: dict[int, str] = {}

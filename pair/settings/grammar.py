@@ -10,8 +10,10 @@ import ipaddress
 import re
 from urllib.parse import urlsplit
 
+from pair.addresses import PlaceError, parse_advertised, parse_place
 from pair.authority import OriginPattern, is_loopback, parse_authority, parse_origin
 from pair.records.engines import EngineAddress
+from pair.records.nodes import DEFAULT_PORTS
 
 ENGINE_ID = re.compile(r"[a-z][a-z0-9-]{0,31}")
 LABEL = r"\A[a-z0-9][a-z0-9._=-]{0,62}\Z"
@@ -20,6 +22,7 @@ VARIABLE = r"\A[A-Za-z_][A-Za-z0-9_]*\Z"
 _SIZE = re.compile(r"(\d{1,15}) ?(KiB|MiB|GiB)")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _WEB = {"http": 80, "https": 443}
+_PLACE_FAULTS = {"bad_address": "it is neither a host nor host:port", "bad_port": "the port is from 1 to 65535"}
 
 
 def size(text: str) -> int:
@@ -46,6 +49,19 @@ def bind_address(text: str) -> None:
         raise ValueError("it is not an IP address") from None
     if address.is_multicast or text == "255.255.255.255":
         raise ValueError("no machine has a multicast or broadcast address as its own")
+
+
+def advertised(text: str) -> None:
+    """Check an entry of ``node.advertise`` (DS-32)."""
+    parse_advertised((text,))
+
+
+def peer_place(text: str) -> None:
+    """Check an entry of ``discovery.static_peers`` (DS-70)."""
+    try:
+        parse_place(text, DEFAULT_PORTS["ni"])
+    except PlaceError as error:
+        raise ValueError(_PLACE_FAULTS[error.reason]) from None
 
 
 def host_name(text: str) -> None:

@@ -17,12 +17,14 @@ from msgspec import Meta, Struct, field
 from pair.settings.grammar import (
     LABEL,
     VARIABLE,
+    advertised,
     alias_place,
     bind_address,
     engine_address,
     full_origin,
     host_name,
     origin_pattern,
+    peer_place,
 )
 
 MIB = 1 << 20
@@ -93,6 +95,15 @@ class Node(Struct, frozen=True):
         Meta(min_length=1),
         Key("Installed engines and models; outside the state so that a backup stays small.", allowed="a path"),
     ] = field(default_factory=_data_directory)
+    advertise: Annotated[
+        tuple[str, ...],
+        Meta(max_length=16),
+        Key(
+            "Where others reach this node when it cannot see it itself: behind address translation, in a container.",
+            allowed="at most 16 entries, each an IP address or service=port, as ni=24318",
+            each=advertised,
+        ),
+    ] = ()
 
 
 class FacadePorts(Struct, frozen=True):
@@ -183,7 +194,11 @@ class Ports(Struct, frozen=True):
     """``[ports]``: our own surfaces."""
 
     control: Annotated[Port, Key("Control API and health, on loopback always; 0 lets the kernel choose.")] = 14300
+    node_info: Annotated[Port, Key("Who this node is, and how busy; 0 lets the kernel choose.")] = 14318
+    errors: Annotated[Port, Key("What is wrong here, for members; 0 lets the kernel choose.")] = 14319
+    workloads: Annotated[Port, Key("Requests under way, for members; 0 lets the kernel choose.")] = 14320
     cluster: Annotated[Port, Key("Pairing, and what members tell each other; 0 lets the kernel choose.")] = 14321
+    inventory: Annotated[Port, Key("Engines and models, for members; 0 lets the kernel choose.")] = 14322
 
 
 class Cluster(Struct, frozen=True):
@@ -217,8 +232,30 @@ class Routing(Struct, frozen=True):
     ] = ()
 
 
+class Discovery(Struct, frozen=True):
+    """``[discovery]``: how other nodes are found."""
+
+    mdns: Annotated[bool, Key("Find nodes by multicast; false leaves members and nodes added by address.")] = True
+    ipv6: Annotated[bool, Key("Use multicast over IPv6 too; false: over IPv4 alone.")] = True
+    scan_interval: Annotated[float, Meta(ge=2, le=60), Key("Seconds between two looks for nodes.")] = 5.0
+    static_peers: Annotated[
+        tuple[str, ...],
+        Meta(max_length=64),
+        Key(
+            "Nodes that are looked for at an address, as if a person had added them.",
+            allowed="at most 64 places, each host, host:port or [IPv6]:port",
+            each=peer_place,
+        ),
+    ] = ()
+
+
 class Telemetry(Struct, frozen=True):
     """``[telemetry]``: what is measured of this machine."""
+
+    audience: Annotated[
+        Literal["subnet", "members"],
+        Key("Who is told how busy this node is, besides members: machines on its own networks, or nobody."),
+    ] = "subnet"
 
     interval: Annotated[
         float, Meta(ge=0.5, le=10), Key("Seconds between two looks at processors, memory and GPUs.")
@@ -346,6 +383,7 @@ class Settings(Struct, frozen=True):
     ports: Ports = Ports()
     cluster: Cluster = Cluster()
     routing: Routing = Routing()
+    discovery: Discovery = Discovery()
     telemetry: Telemetry = Telemetry()
     engines: dict[str, EngineSettings] = field(default_factory=dict)
     embedded: Annotated[Literal["auto", "on", "off"], Key("The small model that comes with PAIR.")] = "auto"
