@@ -16,6 +16,7 @@ from pair.routing.explain import Explanation, Penalty, explain, penalty
 from pair.routing.labels import LabelRule, demands
 from pair.routing.names import NAMINGS, key
 from pair.routing.planning import Plan, plan
+from pair.routing.policies.speeds import Speeds
 from pair.routing.reservations import ReservationBook
 from pair.routing.scheduler import Scheduler
 from pair.supervision.repeating import Repeating
@@ -66,6 +67,7 @@ class SchedulerService(Service):
         catalogue: who advertises what.
         book: the loads.
         holds: what is held against engines.
+        speeds: how fast they were found to be.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class SchedulerService(Service):
         self.catalogue = Catalogue()
         self.book = ReservationBook()
         self.holds = Holds(monotonic, engines.inventory, errors)
+        self.speeds = Speeds()
         self._clock = clock
         self._monotonic = monotonic
         self._node = node
@@ -139,15 +142,16 @@ class SchedulerService(Service):
 
     def plan(self, request: Request) -> Plan:
         """The candidates for ``request`` by the present facts; changes nothing."""
-        made = plan(request, self.catalogue, self.book, self.holds.breaker, self._policy, self._monotonic())
+        now, speed = self._monotonic(), self.speeds.speed
+        made = plan(request, self.catalogue, self.book, self.holds.breaker, self._policy, now, speed)
         if made.flaw is not None:
             self._errors.raise_entry(f"routing:policy:{self._policy.name}", name=self._policy.name)
         return made
 
     def explain(self, request: Request) -> Explanation:
         """What :meth:`plan` would say, with every known node in it (RT-67)."""
-        now = self._monotonic()
-        return explain(request, self.catalogue, self.book, self.holds.breaker, self._policy, now, self._epoch_ms())
+        now, epoch_ms, speed = self._monotonic(), self._epoch_ms(), self.speeds.speed
+        return explain(request, self.catalogue, self.book, self.holds.breaker, self._policy, now, epoch_ms, speed)
 
     def penalties(self) -> Mapping[tuple[str, str, str], Penalty]:
         """The holds in force, by node, engine and model; without a model the whole engine is held (RT-54)."""

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from pair.routing.breaker import HoldKind
 from pair.routing.candidates import Catalogue, ExcludedBy, Request
 from pair.routing.planning import Answer, Plan, plan
+from pair.routing.policies import SpeedOf, unlearnt
 
 if TYPE_CHECKING:
     from pair.interfaces import IRoutingPolicy
@@ -95,6 +96,7 @@ def explain(
     policy: IRoutingPolicy,
     now: float,
     epoch_ms: int,
+    speed: SpeedOf = unlearnt,
 ) -> Explanation:
     """What :func:`pair.routing.planning.plan` would do, with a reason for each engine that is left out (RT-67).
 
@@ -108,8 +110,9 @@ def explain(
         policy: puts the eligible in order.
         now: monotonic seconds.
         epoch_ms: the same instant by the wall clock, in which ends of holds are shown.
+        speed: the learned rates.
     """
-    made = plan(request, catalogue, book, breaker, policy, now)
+    made = plan(request, catalogue, book, breaker, policy, now, speed)
     holds = [breaker.held(each.candidate, now) for each in made.ranked]
     accounts = [
         Account(

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from pair.routing.candidates import Catalogue, ExcludedBy, Owner, Request
 from pair.routing.dialects import alternative
-from pair.routing.policies import Ranked, Ranking, View, ranked_or_default
+from pair.routing.policies import Ranked, Ranking, SpeedOf, View, ranked_or_default, unlearnt
 from pair.routing.policies.pressure import PressurePolicy
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def plan(
     breaker: Breaker,
     policy: IRoutingPolicy,
     now: float,
+    speed: SpeedOf = unlearnt,
 ) -> Plan:
     """The candidates for ``request``, best first, by the present facts and loads. Changes nothing (RT-4).
 
@@ -78,6 +79,7 @@ def plan(
         breaker: the holds and stale marks.
         policy: puts the eligible in order.
         now: monotonic seconds.
+        speed: the learned rates.
     """
     eligible: list[Owner] = []
     rejected: list[Rejected] = []
@@ -94,7 +96,7 @@ def plan(
         instead = _instead(request, owners, failed) if answer == "route_unsupported" else None
         return Plan((), tuple(rejected), policy.name, answer=answer, instead=instead)
     candidates = [each.candidate for each in eligible]
-    view = View(now, book.snapshot, book.load)
+    view = View(now, book.snapshot, book.load, speed)
     ranking = ranked_or_default(policy, _DEFAULT, request, candidates, view)
     ranked = _held_last(_arranged(request, ranking, eligible), breaker, now)
     return Plan(ranked, tuple(rejected), ranking.policy, ranking.flaw)

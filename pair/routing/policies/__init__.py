@@ -42,7 +42,12 @@ class Load(Struct, frozen=True):
         return self.pending + self.pressure + self.reservations
 
 
-def _unlearnt(node: str, engine: str, model: str) -> float | None:
+SpeedOf = Callable[[str, str, str], float | None]
+"""The learned decode rate of a model at an engine of a node, in tokens a second; None: not known yet (RT-61)."""
+
+
+def unlearnt(node: str, engine: str, model: str) -> float | None:
+    """No rate is known."""
     return None
 
 
@@ -56,7 +61,7 @@ class View(Struct, frozen=True):
     now: float
     snapshot: Snapshot
     load: Callable[[str], Load]
-    speed: Callable[[str, str, str], float | None] = _unlearnt
+    speed: SpeedOf = unlearnt
 
 
 class Ranked(Struct, frozen=True):

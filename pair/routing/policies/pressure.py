@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from zope.interface import implementer
 
 from pair.interfaces import IRoutingPolicy
-from pair.routing.policies import Load, Ranked, View
+from pair.routing.policies import Load, Ranked, SpeedOf, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pair.routing.candidates import Candidate, Request
 
@@ -42,9 +42,7 @@ class PressurePolicy:
         )
 
 
-def _order(
-    candidate: Candidate, load: Load, learned: Callable[[str, str, str], float | None]
-) -> tuple[bool, int, int, bool, float, str]:
+def _order(candidate: Candidate, load: Load, learned: SpeedOf) -> tuple[bool, int, int, bool, float, str]:
     if not load.listed:
         return (True, 0, 0, False, 0.0, candidate.node)
     speed = learned(candidate.node, candidate.engine, candidate.model)
