@@ -72,8 +72,8 @@ def start_pair(engine: int, folder: Path, *settings: str) -> Server:
     chosen = [
         "proxy.ports.ollama=0",
         "proxy.ports.lmstudio=0",
-        "ports.control=0",
-        "ports.cluster=0",
+        *(f"ports.{each}=0" for each in ("control", "node_info", "errors", "workloads", "cluster", "inventory")),
+        "discovery.mdns=false",
         "embedded=off",
         "engines.ollama.mode=off",
         "engines.llamacpp.mode=off",

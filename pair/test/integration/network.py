@@ -1,4 +1,8 @@
-"""Two hosts on one machine, and a cable between them: network namespaces, whose interfaces have names of their own."""
+"""Several hosts on one machine, with a cable or a switch between them: network namespaces.
+
+What happens to a network happens here: a port of the switch goes down, or lets
+no multicast through; a host is given another address.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from typing import TYPE_CHECKING
 from unittest import SkipTest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from twisted.trial.unittest import SynchronousTestCase
 
@@ -47,6 +51,13 @@ class Host:
             _enter(before)
             os.close(before)
 
+    def readdress(self, number: int) -> None:
+        """Take another IPv4 address in place of the one it has, as from another lease."""
+        with self.inside():
+            _ip("address", "del", f"{self.address}/24", "dev", self.interface)
+            self.address = f"10.77.0.{number}"
+            _ip("address", "add", f"{self.address}/24", "dev", self.interface)
+
     def plug_in(self) -> None:
         """Bring its interfaces up, with addresses that can be used at once."""
         with self.inside():
@@ -54,6 +65,53 @@ class Host:
             _ip("link", "set", self.interface, "up")
             _ip("address", "add", f"{self.address}/24", "dev", self.interface)
             _ip("address", "add", f"{self.link_local}/64", "dev", self.interface, "nodad")
+
+
+class Switch:
+    """Joins hosts, each at a port of its own."""
+
+    def __init__(self, test: SynchronousTestCase, hosts: Sequence[Host]) -> None:
+        self._itself = Host(test, "switch", 254)
+        self._ports = {each: f"port{number}" for number, each in enumerate(hosts)}
+        with self._itself.inside():
+            _ip("link", "add", "switch", "type", "bridge", "mcast_snooping", "0")
+            _ip("link", "set", "switch", "up")
+            for host, port in self._ports.items():
+                there = f"/proc/{os.getpid()}/fd/{host.namespace}"
+                _ip("link", "add", port, "type", "veth", "peer", "name", host.interface, "netns", there)
+                _ip("link", "set", port, "master", "switch", "up")
+
+    def cut(self, host: Host) -> None:
+        """Pull the host's cable."""
+        self._set(host, "down")
+
+    def heal(self, host: Host) -> None:
+        """Put it back."""
+        self._set(host, "up")
+
+    def filter_multicast(self, *hosts: Host) -> None:
+        """Let no multicast through to these hosts."""
+        with self._itself.inside():
+            for each in hosts:
+                _run("bridge", "link", "set", "dev", self._ports[each], "mcast_flood", "off")
+
+    def _set(self, host: Host, state: str) -> None:
+        with self._itself.inside():
+            _ip("link", "set", self._ports[host], state)
+
+
+def switched(test: SynchronousTestCase, number: int) -> tuple[Switch, list[Host]]:
+    """So many hosts at one switch.
+
+    Raises:
+        SkipTest: The system has no such thing, or does not let us.
+    """
+    _check_system()
+    hosts = [Host(test, "eth0", each) for each in range(1, number + 1)]
+    switch = Switch(test, hosts)
+    for each in hosts:
+        each.plug_in()
+    return switch, hosts
 
 
 def cabled(test: SynchronousTestCase, near: str, far: str) -> tuple[Host, Host]:
@@ -67,10 +125,7 @@ def cabled(test: SynchronousTestCase, near: str, far: str) -> tuple[Host, Host]:
     Raises:
         SkipTest: The system has no such thing, or does not let us.
     """
-    if sys.platform != "linux":
-        raise SkipTest("only Linux has network namespaces")
-    if shutil.which("ip") is None:
-        raise SkipTest("there is no program ip (iproute2) here")
+    _check_system()
     first, second = Host(test, near, 1), Host(test, far, 2)
     with first.inside():
         there = f"/proc/{os.getpid()}/fd/{second.namespace}"
@@ -78,6 +133,13 @@ def cabled(test: SynchronousTestCase, near: str, far: str) -> tuple[Host, Host]:
     for each in (first, second):
         each.plug_in()
     return first, second
+
+
+def _check_system() -> None:
+    if sys.platform != "linux":
+        raise SkipTest("only Linux has network namespaces")
+    if shutil.which("ip") is None or shutil.which("bridge") is None:
+        raise SkipTest("there is no program ip or no program bridge (iproute2) here")
 
 
 def _namespace() -> int:
@@ -99,9 +161,13 @@ def _enter(namespace: int) -> None:
 
 
 def _ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SkipTest(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        raise SkipTest(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

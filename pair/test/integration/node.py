@@ -161,8 +161,8 @@ class Node:
             'node.bind=["127.0.0.1"]',
             "proxy.ports.ollama=0",
             "proxy.ports.lmstudio=0",
-            "ports.control=0",
-            "ports.cluster=0",
+            *(f"ports.{each}=0" for each in ("control", "node_info", "errors", "workloads", "cluster", "inventory")),
+            "discovery.mdns=false",
             *(f"engines.{kind}.mode=off" for kind in ("ollama", "lmstudio", "llamacpp")),
             f"embedded={'on' if embedded else 'off'}",
         ]
