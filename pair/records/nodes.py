@@ -13,6 +13,7 @@ Presence = Literal["online", "suspect", "offline"]
 Relation = Literal["self", "member", "pending", "other_cluster", "stranger"]
 ClusterState = Literal["same", "other", "none", "unknown"]
 EvidenceKind = Literal["feed", "inference", "telemetry", "inbound", "mdns", "probe_ni", "probe_em"]
+ManualResult = Literal["ok", "timeout", "refused", "unreachable", "unresolvable", "not_pair", "never"]
 
 DEFAULT_PORTS = {
     "ni": 14318,
@@ -75,6 +76,23 @@ class NodeEntry(Struct, frozen=True, rename="camel"):
     inventory_at: int | None = None
     warnings: tuple[NodeWarning, ...] = ()
     revision: int = 0
+
+
+class ManualNode(Struct, frozen=True, rename="camel"):
+    """A node that was given by its address (DS-72), and what came of the last question to it (DS-73).
+
+    ``uuid`` is of the node that answered there last. ``static``: the settings
+    name it, and nothing else can take it away (DS-71).
+    """
+
+    id: str
+    address: str
+    port: int
+    added_at: int
+    uuid: str | None = None
+    last_ok_at: int | None = None
+    result: ManualResult = "never"
+    static: bool = False
 
 
 class NodeAdded(Struct, frozen=True):

@@ -101,6 +101,23 @@ class Load(Struct, frozen=True, rename="camel"):
     sample_age_ms: int | None = None
 
 
+class GpuSample(Struct, frozen=True, rename="camel", gc=False):
+    """How busy one GPU was."""
+
+    id: str
+    utilization_percent: float | None = None
+    vram_used_bytes: int | None = None
+
+
+class Sample(Struct, frozen=True, rename="camel"):
+    """How busy a node was at one time (DS-96); ``at`` is in epoch milliseconds, by this node's clock."""
+
+    at: int
+    cpu_percent: float | None = None
+    memory_used_bytes: int | None = None
+    gpus: tuple[GpuSample, ...] = ()
+
+
 class ProtocolRange(Struct, frozen=True):
     """The versions of the peer protocol that a node speaks, from and to."""
 
