@@ -34,7 +34,7 @@ ANSWER_SECONDS = 5.0
 PLAIN_ANSWER_MAX = 65_536
 """The body of an answer in a pairing: the longest carries two sealed statements, of 12 KiB each."""
 
-_NOBODY = b"pair.invalid"
+NOBODY = b"pair.invalid"
 """Stands for a host where the protocol wants one, and is never resolved."""
 
 
@@ -144,13 +144,13 @@ class PlainCaller:
             A :class:`Reply`. Fails with :class:`pair.protocols.dial.DialError`
             where there is no connection, else with :class:`CallError`.
         """
-        fields = _headers({b"Host": _host(address, port), **headers})
+        fields = _headers({b"Host": host_field(address, port), **headers})
 
         def connect(factory: IProtocolFactory) -> Awaitable[IProtocol]:
             return dial(self._reactor, address, port, factory)
 
         async def call() -> PlainReply:
-            url = b"http://" + _NOBODY + path.encode("ascii")
+            url = b"http://" + NOBODY + path.encode("ascii")
             response, content = await post(self._reactor, connect, url, fields, body, PLAIN_ANSWER_MAX)
             macs = response.headers.getRawHeaders(b"X-Pair-Mac", [])
             return Reply(response.code, macs[0] if len(macs) == 1 else None, content)
@@ -165,11 +165,11 @@ def _headers(fields: Mapping[bytes, bytes]) -> Headers:
     return Headers({b"Content-Type": [b"application/json"], **{name: [value] for name, value in fields.items()}})
 
 
-def _host(address: str, port: int) -> bytes:
+def host_field(address: str, port: int) -> bytes:
     """The Host field: the address without its zone, and no name (CL-13)."""
     literal = address.partition("%")[0]
     if ":" in literal:
         return f"[{literal}]:{port}".encode("ascii")
     if isIPAddress(literal):
         return f"{literal}:{port}".encode("ascii")
-    return _NOBODY + b":%d" % port
+    return NOBODY + b":%d" % port

@@ -94,7 +94,7 @@ class Contacts:
             )
         elif heard is None or self._clock.seconds() - heard > HEARD_SECONDS:
             self._end_one_way(member.node)
-        elif heard >= began and miss.reason in ("refused", "timeout"):
+        elif heard >= began and miss.reason not in ("no_pin", "no_address"):
             self._tell_one_way(member, port)
 
     def judge(self, outcome: Outcome) -> None:

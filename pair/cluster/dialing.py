@@ -6,7 +6,7 @@ It must not know where addresses come from, nor what is said over the connection
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UnreachableReason = Literal["no_pin", "no_address", "refused", "timeout", "certificate"]
+UnreachableReason = Literal["no_pin", "no_address", "unresolvable", "unreachable", "timeout", "refused", "certificate"]
 """Why a peer is not reached.
 
 ``no_pin``: it is no member, and was not dialled, or ceased to be one meanwhile;
-``no_address``: none is known; ``refused``: no connection, no handshake, or one
+``no_address``: none is known; ``unresolvable``, ``unreachable``: the name has
+no address, no way leads there; ``refused``: no connection, no handshake, or one
 that was lost before the answer began (CL-19); ``timeout``: the same, for want of
 time; ``certificate``: wherever a leaf was shown, it was not the pinned one.
 """
+
+_BY_WEIGHT = get_args(UnreachableReason)
 
 
 class PeerUnreachable(Exception):  # noqa: N818 - a state of affairs, and named so throughout
@@ -134,10 +137,10 @@ async def first_reached(addresses: Iterable[str], attempt: Callable[[str], Await
             if miss.reason == "no_pin":
                 raise
             misses.append(miss)
-    raise _verdict(misses)
+    raise verdict(misses)
 
 
-def _verdict(misses: Iterable[PeerUnreachable]) -> PeerUnreachable:
+def verdict(misses: Iterable[PeerUnreachable]) -> PeerUnreachable:
     """The one that tells most. Another's leaf counts only if the peer was met nowhere."""
-    weights: dict[UnreachableReason, int] = {"certificate": 2, "refused": 1}
-    return max(misses, key=lambda each: (each.met, weights.get(each.reason, 0)), default=PeerUnreachable("no_address"))
+    none = PeerUnreachable("no_address")
+    return max(misses, key=lambda each: (each.met, _BY_WEIGHT.index(each.reason)), default=none)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+from socket import gaierror
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.error import ConnectError, NoRouteError, TCPTimedOutError
+from twisted.internet.error import (
+    ConnectError,
+    ConnectionLost,
+    DNSLookupError,
+    NoRouteError,
+    TCPTimedOutError,
+)
 from twisted.internet.error import TimeoutError as ConnectTimeoutError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
@@ -203,10 +211,14 @@ class DialTests(DialCase):
         return Deferred.fromCoroutine(dial(self.reactor, host, 80, self.here))
 
     def test_failures(self) -> None:
-        """What a connection can fail of is refused, or took too long."""
+        """What a connection can fail of, in a word (DS-73)."""
         for error, reason in (
             (ConnectError(), "refused"),
-            (NoRouteError(), "refused"),
+            (NoRouteError(), "unreachable"),
+            (ConnectError(errno.EHOSTUNREACH), "unreachable"),
+            (gaierror(), "unreachable"),
+            (DNSLookupError(), "unresolvable"),
+            (ConnectionLost(), "refused"),
             (TCPTimedOutError(), "timeout"),
             (ConnectTimeoutError(), "timeout"),
         ):
