@@ -103,10 +103,11 @@ def _on_disk(model: Model) -> Model:
 
 
 def _same_lists(old: Sequence[Model], new: Sequence[Model]) -> bool:
-    return len(old) == len(new) and all(map(_same, old, new))
+    return len(old) == len(new) and all(map(same_model, old, new))
 
 
-def _same(old: Model, new: Model) -> bool:
+def same_model(old: Model, new: Model) -> bool:
+    """Whether they differ by no more than expiry times and a drift of memory (EN-84)."""
     if old == new:
         return True
     if len(old.loaded) != len(new.loaded) or not all(map(_same_instance, old.loaded, new.loaded)):
