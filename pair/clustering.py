@@ -36,7 +36,8 @@ from pair.proxy.ingress import NotMember, Peers
 from pair.supervision.child import SupervisedService
 from pair.supervision.repeating import Repeating
 from pair.surfaces.callers import Callers
-from pair.surfaces.cluster import ClusterApi, ClusterSurface, cluster_site
+from pair.surfaces.cluster import ClusterApi, cluster_site
+from pair.surfaces.listening import PeerSurface
 from pair.surfaces.refusals import error_body, new_error_id
 from pair.surfaces.rules import Peer
 
@@ -89,7 +90,7 @@ class Clustering:
         self._now = now
         self._name = unicodedata.normalize("NFC", settings.node.name)
         self._renewed: Identity | None = None
-        self._surface: ClusterSurface | None = None
+        self._surface: PeerSurface | None = None
         self._credentials = Credentials(identity.leaf, identity.key)
         self._connections = PeerConnections()
         pool = reactor.getThreadPool()
@@ -273,9 +274,10 @@ class Clustering:
     def _caller(self, pins: Callable[[], PinTable]) -> PeerCaller:
         return PeerCaller(self._reactor, PinnedDial(self._reactor, self._credentials, pins, self._connections))
 
-    def _make_surface(self) -> ClusterSurface:
+    def _make_surface(self) -> PeerSurface:
         api = ClusterApi(self._reactor, self.trust, self.invitations, self._callers, self._gossip.contacts.heard)
-        self._surface = ClusterSurface(
+        self._surface = PeerSurface(
+            "cluster",
             self._reactor,
             self._listen,
             self._settings.ports.cluster,

@@ -10,22 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, cast
 
 from klein import Klein
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred
 
 from pair.cluster.limits import Sparing, source_of
 from pair.cluster.means import PATH as PAIRING
 from pair.cluster.merging import INTRODUCTION_BYTES_MAX, INTRODUCTION_STATEMENTS_MAX
 from pair.cluster.syncing import BODY_MAX, NotIntroduced, OtherCluster, Trust, answer, read_request
 from pair.cluster.syncing import PATH as SYNC
-from pair.cluster.tls import server_factory
-from pair.logs import Logger
-from pair.protocols.firstbyte import FirstByteFactory
 from pair.protocols.pairing import MalformedError, Prove
 from pair.protocols.pairing import read_request as read_pairing
 from pair.protocols.pairing.messages import encode
-from pair.proxy.listeners import PortDenied, PortTaken, open_listeners
-from pair.records.errors import Subject
 from pair.surfaces.answers import JSON, Reply, detached, render_failures, send
 from pair.surfaces.callers import MTLS_REQUIRED
 from pair.surfaces.refusals import Refusal, Refused
@@ -38,17 +32,11 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
     from twisted.web.iweb import IRequest
 
-    from pair.cluster.connections import PeerConnections
     from pair.cluster.pins import PeerLeaf
     from pair.cluster.refusing import PairingReply
     from pair.cluster.syncing import SyncRequest
-    from pair.cluster.tls import Credentials
-    from pair.interfaces import IErrorBook
-    from pair.proxy.listeners import Listen, Listeners
     from pair.surfaces.callers import Callers
     from pair.surfaces.rules import Head, Peer
-
-ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - it is for other machines
 
 PAIRING_MAX = 16 * 1024
 PROVE_MAX = 256 * 1024
@@ -60,16 +48,12 @@ INTRODUCTION_MAX = INTRODUCTION_BYTES_MAX
 INTRODUCTIONS_APART = 5.0
 """Seconds between two introductions from one source (CL-80)."""
 
-TAKEN = "ports:taken:cluster"
-
 _SOURCES_MAX = 1024
 _MAC = "X-Pair-Mac"
 
 _BROWSER = Refusal(403, "browser", "Nodes pair by JSON; web pages have no part in it.")
 _NO_ROUTE = Refusal(404, "no_such_route", "There is no such route over TLS.")
 _OTHER_CLUSTER = "This node is in another cluster than the one that was asked about."
-
-log = Logger()
 
 
 class Pairing(Protocol):
@@ -232,71 +216,6 @@ def cluster_app(api: ClusterApi) -> Klein:
 
 def _peer(request: IRequest) -> Peer:
     return cast(SurfaceRequest, request).peer
-
-
-class ClusterSurface(Service):
-    """Listens on port 14321 while it runs.
-
-    Args:
-        reactor: for time limits.
-        listen: opens a listening port; as :func:`pair.protocols.eager.listen_eager`, with the reactor in place.
-        port: the port; 0 lets the kernel choose.
-        site: what is served there.
-        credentials: of this node.
-        connections: where those of peers are known while they are open.
-        errors: told while another program holds the port (OP-15).
-        addresses: where to listen.
-    """
-
-    name = "cluster"
-
-    def __init__(
-        self,
-        reactor: IReactorTime,
-        listen: Listen,
-        port: int,
-        site: SurfaceSite,
-        credentials: Credentials,
-        connections: PeerConnections,
-        errors: IErrorBook,
-        addresses: Sequence[str] = ADDRESSES,
-    ) -> None:
-        tls = server_factory(credentials, site, connections, reactor)
-        self._factory = FirstByteFactory(reactor, site, tls)
-        self._listen = listen
-        self._port = port
-        self._site = site
-        self._errors = errors
-        self._addresses = addresses
-        self._listeners: Listeners | None = None
-
-    @property
-    def port(self) -> int | None:
-        """The port on which it listens; None while it does not."""
-        return None if self._listeners is None else self._listeners.port
-
-    def startService(self) -> None:
-        """Listen.
-
-        Raises:
-            PortTaken, PortDenied: The port cannot be had.
-        """
-        try:
-            self._listeners = open_listeners(self._listen, self._factory, self._addresses, self._port)
-        except (PortTaken, PortDenied):
-            self._errors.raise_entry(TAKEN, subject=Subject(port=self._port), port=self._port)
-            raise
-        self._errors.clear(TAKEN)
-        log.info("Other nodes reach this one at port {port}.", port=self.port)
-        super().startService()
-
-    def stopService(self) -> Deferred[None]:
-        """Accept no more; fires when all connections are gone."""
-        super().stopService()
-        listeners, self._listeners = self._listeners, None
-        if listeners is None:
-            return self._site.close()
-        return gatherResults([listeners.close(), self._site.close()]).addCallback(lambda _: None)
 
 
 def cluster_site(reactor: IReactorTime, api: ClusterApi, callers: Callers) -> SurfaceSite:

@@ -9,9 +9,11 @@ surface serves: that is its resource, and who may ask is its guard.
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import ISSLTransport
@@ -48,6 +50,17 @@ CONNECTIONS_MAX = 256
 CONNECTIONS_OF_ONE = 64
 """Those of one source, so that a stranger does not shut the members out."""
 
+
+class Room(Struct, frozen=True):
+    """How many connections a site may have, and of one source, which is what ``source`` makes of an IP literal."""
+
+    most: int = CONNECTIONS_MAX
+    of_one: int = CONNECTIONS_OF_ONE
+    source: Callable[[str], str] = source_of
+
+
+ROOM = Room()
+
 log = Logger()
 
 
@@ -82,7 +95,7 @@ class SurfaceChannel(http.HTTPChannel):
     def connectionMade(self) -> None:
         """Begin to serve."""
         super().connectionMade()
-        self.source = source_of(unwrap(self.transport.getPeer().host))
+        self.source = self.site.room.source(unwrap(self.transport.getPeer().host))
         self.site.channels.add(self)
         self._expect_request(REQUEST_SECONDS)
 
@@ -233,9 +246,11 @@ class SurfaceSite(Site):
         guard: who may ask what.
         reactor: for the time limits of connections.
         sparing: where strangers may ask: how often a line is written of requests of one source that were refused.
+        room: for how many connections there is room.
 
     Attributes:
         channels: the open connections.
+        room: for how many there is room.
     """
 
     noisy = False
@@ -244,11 +259,17 @@ class SurfaceSite(Site):
     requestFactory = SurfaceRequest
 
     def __init__(
-        self, resource: IResource, guard: Guard, reactor: IReactorTime, sparing: Sparing | None = None
+        self,
+        resource: IResource,
+        guard: Guard,
+        reactor: IReactorTime,
+        sparing: Sparing | None = None,
+        room: Room = ROOM,
     ) -> None:
         # A form is no JSON; parsing one reads the Content-Type as an e-mail's.
         super().__init__(resource, parsePOSTFormSubmission=False, reactor=reactor)
         self.guard = guard
+        self.room = room
         self.channels: set[SurfaceChannel] = set()
         self._sparing = sparing
         self._closing: Deferred[None] | None = None
@@ -256,11 +277,11 @@ class SurfaceSite(Site):
 
     def buildProtocol(self, addr: Any) -> Any:
         """The protocol of a connection; None, so that it is closed, where there are too many."""
-        if len(self.channels) >= CONNECTIONS_MAX:
+        if len(self.channels) >= self.room.most:
             return None
         if isinstance(addr, IPv4Address | IPv6Address):
-            source = source_of(unwrap(addr.host))
-            if sum(each.source == source for each in self.channels) >= CONNECTIONS_OF_ONE:
+            source = self.room.source(unwrap(addr.host))
+            if sum(each.source == source for each in self.channels) >= self.room.of_one:
                 return None
         return super().buildProtocol(addr)
 

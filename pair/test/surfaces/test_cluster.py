@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
 from twisted.internet.address import IPv4Address
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.test.iosim import connect, makeFakeClient, makeFakeServer
 from twisted.trial.unittest import SynchronousTestCase
@@ -25,20 +23,18 @@ from pair.cluster.tls import ClientSide, Credentials, client_factory
 from pair.errors.book import ErrorBook
 from pair.errors.registry import Registry
 from pair.protocols.pairing.messages import End, Prove
-from pair.proxy.listeners import PortTaken
 from pair.surfaces.callers import Callers
 from pair.surfaces.cluster import (
-    ADDRESSES,
     INTRODUCTION_MAX,
     INTRODUCTIONS_APART,
     PAIRING_MAX,
     PROVE_MAX,
     ClusterApi,
-    ClusterSurface,
     Introductions,
     cluster_site,
 )
 from pair.surfaces.conditions import CONDITIONS
+from pair.surfaces.listening import PeerSurface
 from pair.test.cluster.household import INSTANCE, Trustee
 from pair.test.cluster.peers import taking
 from pair.test.cluster.world import A, B, C, D, World, player
@@ -342,64 +338,18 @@ class SyncTests(SurfaceTestCase):
         self.assertTrue(introductions.admit("0", INTRODUCTIONS_APART))
 
 
-class Port:
-    """A listening port that says where."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.open = True
-
-    def getHost(self) -> IPv4Address:
-        return IPv4Address("TCP", "0.0.0.0", self.port)
-
-    def stopListening(self) -> None:
-        self.open = False
-
-
-class ServiceTests(SurfaceTestCase):
+class PortTests(SurfaceTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.ports: list[tuple[str, Port]] = []
-        self.taken = False
         self.factory: Any = None
-        self.connections = PeerConnections()
+        credentials, connections = Credentials(A.leaf, A.key), PeerConnections()
+        PeerSurface(
+            "cluster", self.reactor, self.listen, 14321, self.site, credentials, connections, self.errors
+        ).startService()
 
     def listen(self, port: int, factory: Any, address: str) -> Any:
-        if self.taken:
-            raise CannotListenError(address, port, OSError(errno.EADDRINUSE, "in use"))
         self.factory = factory
-        self.ports.append((address, Port(port or 40000)))
-        return self.ports[-1][1]
-
-    def surface(self, port: int = 14321) -> ClusterSurface:
-        credentials = Credentials(A.leaf, A.key)
-        return ClusterSurface(self.reactor, self.listen, port, self.site, credentials, self.connections, self.errors)
-
-    def test_listens(self) -> None:
-        """It listens at all addresses, on one port, until it is stopped (overview page, ports)."""
-        surface = self.surface(0)
-        self.assertIsNone(surface.port)
-        surface.startService()
-        self.assertEqual([(address, each.port) for address, each in self.ports], [(each, 40000) for each in ADDRESSES])
-        self.assertEqual(surface.port, 40000)
-        conversation = self.connect(None)
-        stopped = surface.stopService()
-        self.successResultOf(stopped)
-        self.assertEqual((surface.port, [each.open for _, each in self.ports]), (None, [False, False]))
-        self.assertFalse(conversation.transport.connected)
-
-    def test_taken(self) -> None:
-        """A port that is taken fails the start, and is told until it can be had (OP-15)."""
-        self.taken = True
-        surface = self.surface()
-        self.assertRaises(PortTaken, surface.startService)
-        self.successResultOf(surface.stopService())
-        (entry,) = self.errors.entries()
-        self.assertEqual((entry.id, entry.subject.port), ("ports:taken:cluster", 14321))
-        self.assertIn("14321", entry.message)
-        self.taken = False
-        self.surface().startService()
-        self.assertEqual(self.errors.entries(), ())
+        return self.reactor.listenTCP(port, factory, interface=address)
 
     def dial(self, who: Player, data: bytes) -> Any:
         """Dial the port as ``who``, over real TLS in memory, and send ``data``; the client's protocol."""
@@ -419,7 +369,6 @@ class ServiceTests(SurfaceTestCase):
 
     def test_real_tls(self) -> None:
         """Behind the first byte is mutual TLS, whose leaf the guard sees (CL-15, CL-16)."""
-        self.surface().startService()
         for who, status in ((B, b"200"), (D, b"403"), (player("stranger"), b"403")):
             client = self.dial(who, self.request())
             self.assertTrue(client.data.startswith(b"HTTP/1.1 " + status), client.data[:80])

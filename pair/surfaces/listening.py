@@ -1,0 +1,101 @@
+"""A port where other nodes reach this one, as long as it is listened on (OP-15).
+
+It must not know what is served there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, gatherResults
+
+from pair.cluster.tls import server_factory
+from pair.logs import Logger
+from pair.protocols.firstbyte import FirstByteFactory
+from pair.proxy.listeners import PortDenied, PortTaken, open_listeners
+from pair.records.errors import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from twisted.internet.interfaces import IReactorTime
+
+    from pair.cluster.connections import PeerConnections
+    from pair.cluster.tls import Credentials
+    from pair.interfaces import IErrorBook
+    from pair.proxy.listeners import Listen, Listeners
+    from pair.surfaces.site import SurfaceSite
+
+ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - it is for other machines
+
+log = Logger()
+
+
+class PeerSurface(Service):
+    """Listens while it runs, for TLS and for what is in the clear.
+
+    Args:
+        name: of the surface, in log and error entries.
+        reactor: for time limits.
+        listen: opens a listening port; as :func:`pair.protocols.eager.listen_eager`, with the reactor in place.
+        port: the port; 0 lets the kernel choose.
+        site: what is served there.
+        credentials: of this node.
+        connections: where those of peers are known while they are open.
+        errors: told while another program holds the port.
+        addresses: where to listen.
+        plain: what is served in the clear; None: the same.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reactor: IReactorTime,
+        listen: Listen,
+        port: int,
+        site: SurfaceSite,
+        credentials: Credentials,
+        connections: PeerConnections,
+        errors: IErrorBook,
+        addresses: Sequence[str] = ADDRESSES,
+        plain: SurfaceSite | None = None,
+    ) -> None:
+        self.name = name
+        self._sites = (site,) if plain is None else (site, plain)
+        tls = server_factory(credentials, site, connections, reactor)
+        self._factory = FirstByteFactory(reactor, self._sites[-1], tls)
+        self._listen = listen
+        self._port = port
+        self._errors = errors
+        self._addresses = addresses
+        self._listeners: Listeners | None = None
+
+    @property
+    def port(self) -> int | None:
+        """The port on which it listens; None while it does not."""
+        return None if self._listeners is None else self._listeners.port
+
+    def startService(self) -> None:
+        """Listen.
+
+        Raises:
+            PortTaken, PortDenied: The port cannot be had.
+        """
+        taken = f"ports:taken:{self.name}"
+        try:
+            self._listeners = open_listeners(self._listen, self._factory, self._addresses, self._port)
+        except (PortTaken, PortDenied):
+            self._errors.raise_entry(taken, subject=Subject(port=self._port), port=self._port)
+            raise
+        self._errors.clear(taken)
+        log.info("Other nodes reach this one at port {port} ({surface}).", port=self.port, surface=self.name)
+        super().startService()
+
+    def stopService(self) -> Deferred[None]:
+        """Accept no more; fires when all connections are gone."""
+        super().stopService()
+        listeners, self._listeners = self._listeners, None
+        closing = [] if listeners is None else [listeners.close()]
+        closing += [each.close() for each in self._sites]
+        return gatherResults(closing).addCallback(lambda _: None)
