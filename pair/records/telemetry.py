@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -99,6 +99,21 @@ class Load(Struct, frozen=True, rename="camel"):
     utilization_percent: float | None = None
     valid: bool = False
     sample_age_ms: int | None = None
+
+
+class CompactTelemetry(Struct, frozen=True, rename="camel"):
+    """How busy a node is, as the scheduler is told of it (DS-94).
+
+    ``sample_age_ms`` is as of this telling; None with ``valid`` false: there
+    never was a sample. ``received_at`` is in epoch milliseconds.
+    """
+
+    uuid: str
+    utilization_percent: float | None
+    valid: bool
+    sample_age_ms: int | None
+    received_at: int
+    source: Literal["self", "feed", "poll"]
 
 
 class GpuSample(Struct, frozen=True, rename="camel", gc=False):
