@@ -26,7 +26,9 @@ AGE_MS = 24 * 3600 * 1000
 """How long an entry of the kind ``age`` is kept (JB-74)."""
 
 _SUBJECT_LIMIT = 128
-_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+"""The worst first (JB-79)."""
+
 _OVERFLOW = "errors:overflow"
 _UNREGISTERED = "internal:unregistered_error"
 
@@ -110,11 +112,12 @@ class ErrorBook:
 
     def entries(self) -> tuple[ServiceError, ...]:
         """What is shown: by severity, then the newest first, then id (JB-79)."""
-        self._expire()
+        self.expire()
         shown = (entry for id, entry in self._entries.items() if id not in self._hidden)
-        return tuple(sorted(shown, key=lambda each: (_RANK[each.severity], -each.at, each.id)))
+        return tuple(sorted(shown, key=lambda each: (RANK[each.severity], -each.at, each.id)))
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Drop the events that are too old (JB-74)."""
         oldest = self._now() - AGE_MS
         for id, entry in list(self._entries.items()):
             if entry.cleared == "age" and entry.at < oldest:
@@ -124,18 +127,18 @@ class ErrorBook:
         """Whether one more entry fits; ``info``, then ``warning``, oldest first, give way to worse (JB-77)."""
         if len(self._entries) < LIMIT:
             return True
-        self._expire()
+        self.expire()
         if len(self._entries) < LIMIT:
             return True
-        last = max(self._entries.values(), key=lambda each: (_RANK[each.severity], -each.at, each.id))
-        if _RANK[last.severity] <= _RANK[severity]:
+        last = max(self._entries.values(), key=lambda each: (RANK[each.severity], -each.at, each.id))
+        if RANK[last.severity] <= RANK[severity]:
             return False
         self.clear(last.id)
         return True
 
     def _overflow(self) -> None:
         if _OVERFLOW not in self._entries:
-            last = max(self._entries.values(), key=lambda each: (_RANK[each.severity], -each.at, each.id))
+            last = max(self._entries.values(), key=lambda each: (RANK[each.severity], -each.at, each.id))
             self.clear(last.id)
             self.raise_entry(_OVERFLOW, limit=LIMIT)
 

@@ -80,6 +80,7 @@ class Feed(Service, Generic[R]):
         self._version = version
         self._now = now
         self._table = FeedTable(generation, codec, most)
+        self._fresh: dict[str, R] = {}
         self._over: set[str] = set()
         self._streams: dict[str, Outflow] = {}
         self._leaving: dict[str, float] = {}
@@ -89,6 +90,7 @@ class Feed(Service, Generic[R]):
     @property
     def revision(self) -> int:
         """Of the last change."""
+        self._take_fresh()
         return self._table.revision
 
     @property
@@ -113,15 +115,16 @@ class Feed(Service, Generic[R]):
         return self._beats.stopService()
 
     def put(self, key: str, record: R) -> None:
-        """From now on ``record`` is that of ``key``. One over its limit is not published, and what there was stays."""
+        """From now on ``record`` is that of ``key``. One over its limit is not published, and what there was stays.
+
+        It costs its caller next to nothing: the record is encoded when it is
+        sent, and never where another takes its place before that (JB-6, JB-7).
+        """
         self._leaving.pop(key, None)
-        try:
-            changed = self._table.put(key, record)
-        except OverLimitError:
-            self._note_limit(key, over=True)
-            return
-        self._note_limit(key, over=False)
-        if changed:
+        self._fresh[key] = record
+        if self._over:
+            self._take_fresh()  # It may end what was told of the limit.
+        if self._flushing is None and self._streams:
             self._schedule()
 
     def remove(self, key: str) -> None:
@@ -130,6 +133,9 @@ class Feed(Service, Generic[R]):
         That is told after what was last put under it, never instead (JB-7):
         the removal waits, at most 1 s, until all followers were given that.
         """
+        fresh = self._fresh.pop(key, None)
+        if fresh is not None and self._streams:
+            self._take(key, fresh)
         self._note_limit(key, over=False)
         revision = self._table.revision_of(key)
         if revision is None:
@@ -159,6 +165,7 @@ class Feed(Service, Generic[R]):
             raise NoPlaceError
         if former is not None:
             former.close("replaced")
+        self._take_fresh()
         mode, changes = self._table.opening(position)
         hello = Hello(
             protocol=PROTOCOLS,
@@ -178,11 +185,27 @@ class Feed(Service, Generic[R]):
 
     def document(self) -> bytes:
         """All records at this instant, as JSON (JB-11)."""
+        self._take_fresh()
         records = {put.key: put.record for put in self._table.snapshot()}
         table = self._table
         return msgspec.json.encode(
             Document(PROTOCOLS, self.feed, self._node, table.generation, table.revision, records)
         )
+
+    def _take_fresh(self) -> None:
+        """Bring the table up to date."""
+        if self._fresh:
+            fresh, self._fresh = self._fresh, {}
+            for key, record in fresh.items():
+                self._take(key, record)
+
+    def _take(self, key: str, record: R) -> None:
+        try:
+            self._table.put(key, record)
+        except OverLimitError:
+            self._note_limit(key, over=True)
+        else:
+            self._note_limit(key, over=False)
 
     def _ended(self, peer: str, stream: Outflow) -> None:
         if self._streams.get(peer) is stream:
@@ -198,6 +221,7 @@ class Feed(Service, Generic[R]):
 
     def _flush(self) -> None:
         self._flushing = None
+        self._take_fresh()
         batches = Batches(self._table)
         for stream in tuple(self._streams.values()):
             stream.go_on(batches)

@@ -27,6 +27,8 @@ _ERRORS = {
         "no_engine": "No engine serves this route.",
         "no_local_engine": "No engine of this node serves this route.",
         "node_silent": "The node did not answer in time.",
+        "origin_lost": "The node that took the request was lost.",
+        "origin_restarted": "The node that took the request was started anew.",
         "overloaded": "PAIR was at its limit.",
         "owners_excluded": "A rule or a drain keeps the owners of the model out.",
         "owners_offline": "The machines that have the model are off.",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 from twisted.application.service import Service
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 
 from pair.logs import Logger
 from pair.privacy import normalize_error
@@ -95,6 +95,7 @@ class HistoryService(Service):
         self._errors = errors
         self._waiting: deque[tuple[Job, int]] = deque()
         self._dropped = 0
+        self._writing = DeferredLock()
         self._wait = 0.0
         self._retry_at = 0.0
         self._flushing = Repeating(clock, FLUSH_EVERY, self._flush, "The writing of the job history")
@@ -123,7 +124,17 @@ class HistoryService(Service):
         if not (job.terminal and self._rows):
             return
         self._waiting.append((job, self._now()))
+        if len(self._waiting) >= BATCH and self.running and not self._writing.locked:
+            self._flush()
         self._drop_excess()
+
+    def clear(self) -> Deferred[None]:
+        """Delete all that is kept, and what waits (UI-46). Fires when it is gone; fails as the store's write does."""
+        return Deferred.fromCoroutine(self._clear())
+
+    async def _clear(self) -> None:
+        await self._write_all()  # What waits would come after it.
+        await self._store.write(_delete_all)
 
     def before(self, place: Place | None, wanted: Callable[[Job], bool], number: int) -> list[Job]:
         """The next jobs that are wanted, newest first. Blocks on the disk; may look at every row.
@@ -138,6 +149,10 @@ class HistoryService(Service):
             return list(islice(filter(wanted, _select(connection, place or _FRONT)), number))
 
         return self._store.read(read)
+
+    def keys(self) -> set[tuple[str, str]]:
+        """Origin and id of all that is kept. Blocks on the disk: for the start."""
+        return self._store.read(lambda connection: set(connection.execute("SELECT origin, id FROM job_history")))
 
     def find(self, origin: str, id: str) -> Job | None:
         """One job, or None where it is not kept. Blocks on the disk."""
@@ -155,7 +170,14 @@ class HistoryService(Service):
         return None
 
     async def _write_all(self) -> None:
-        """Write batch after batch until none waits or one fails."""
+        """Write batch after batch until none waits or one fails; one such work at a time."""
+        await self._writing.acquire()
+        try:
+            await self._write_batches()
+        finally:
+            self._writing.release()
+
+    async def _write_batches(self) -> None:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             try:
@@ -197,6 +219,10 @@ def _insert(connection: sqlite3.Connection, batch: Sequence[tuple[Job, int]]) ->
         " received_at = excluded.received_at, record = excluded.record WHERE excluded.seq > job_history.seq",
         [(job.origin, job.id, job.seq, job.completed_at, at, msgspec.json.encode(job)) for job, at in batch],
     )
+
+
+def _delete_all(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM job_history")
 
 
 def _select(connection: sqlite3.Connection, place: Place) -> Iterator[Job]:

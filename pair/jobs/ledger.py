@@ -22,7 +22,7 @@ from pair.privacy import clean_text
 from pair.records.jobs import Attempt, Job, JobError, JobState, Outcome, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 KEPT_TERMINALS = 2000
 KEPT_MS = 10 * 60 * 1000
@@ -68,11 +68,13 @@ class JobLedger:
 
     Attributes:
         changed: Emits each new version of a job, its first one among them.
+        retired: Emits each job that leaves the table; it has ended (JB-48).
         ended_total: Counts the jobs that ended, by the engine of the last attempt (``none`` without one) and state.
     """
 
     def __init__(self, origin: str, run: str, now: Callable[[], int]) -> None:
         self.changed: Signal[Job] = Signal()
+        self.retired: Signal[Job] = Signal()
         self.ended_total = Counter()
         self._origin = origin
         self._run = run
@@ -109,6 +111,27 @@ class JobLedger:
         )
         self._keep(record)
         return OpenJob(record, self._now, self._keep)
+
+    def __len__(self) -> int:
+        return len(self._active) + len(self._ended)
+
+    def recall(self, jobs: Iterable[Job]) -> None:
+        """Jobs of this node that ended in an earlier process, the oldest first: they belong to the table too (JB-48).
+
+        Before the first of this process ends.
+        """
+        for job in jobs:
+            self._ended[job.id] = job
+        self.retire()
+
+    def retire(self) -> None:
+        """Let go of what ended too long ago; to be called now and then, for a node that has nothing to do."""
+        self._retire(self._now())
+
+    def clear(self) -> None:
+        """Let go of all that has ended."""
+        while self._ended:
+            self._let_go()
 
     def active(self) -> tuple[Job, ...]:
         """Jobs that have not ended, oldest first."""
@@ -149,7 +172,11 @@ class JobLedger:
             first = next(iter(ended.values()))
             if len(ended) <= KEPT_TERMINALS and (first.completed_at or 0) >= oldest:
                 break
-            ended.popitem(last=False)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        _, job = self._ended.popitem(last=False)
+        self.retired.emit(job)
 
 
 @implementer(IJob)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 Severity = Literal["info", "warning", "error"]
 Action = Literal["dismiss", "retry", "none"]
@@ -56,3 +57,22 @@ class ServiceError(Struct, frozen=True, rename="camel"):
     seq: int
     subject: Subject = Subject()
     ref: str | None = None
+
+
+class ShownError(ServiceError, frozen=True, rename="camel"):
+    """An entry as it is shown. ``stale``: its node is offline, and may have cleared it since (JB-78)."""
+
+    stale: bool = False
+
+    @classmethod
+    def of(cls, entry: ServiceError, *, stale: bool = False) -> ShownError:
+        """``entry`` as it is shown."""
+        return cls(**asdict(entry), stale=stale)
+
+
+class ErrorChanged(Struct, frozen=True):
+    """What is shown under ``id`` of ``node`` is ``entry``; None: nothing any more."""
+
+    node: str
+    id: str
+    entry: ShownError | None

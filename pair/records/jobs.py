@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 JobState = Literal["queued", "running", "completed", "failed", "cancelled"]
 TERMINAL: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
@@ -92,3 +93,27 @@ class Job(Struct, frozen=True, rename="camel", gc=False):
     def terminal(self) -> bool:
         """True when the job has ended and will never change again (JB-40)."""
         return self.state in TERMINAL
+
+
+class ShownJob(Job, frozen=True, rename="camel", gc=False):
+    """A job as it is shown, with what this node adds to the record of its origin.
+
+    ``inferred``: its origin is lost, so it counts as failed until that says
+    otherwise (JB-53). ``stale``: it is under way, and its origin has not been
+    heard for a while (JB-54).
+    """
+
+    inferred: bool = False
+    stale: bool = False
+
+    @classmethod
+    def of(cls, job: Job, *, stale: bool = False) -> ShownJob:
+        """``job`` as it is shown; one that is shown already stays as it is."""
+        return job if isinstance(job, cls) else cls(**asdict(job), stale=stale)
+
+
+class JobChanged(Struct, frozen=True, gc=False):
+    """``job`` is shown in the place of ``previous``; None: there is, or was, none (JB-51)."""
+
+    job: Job | None
+    previous: Job | None

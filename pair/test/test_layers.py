@@ -35,6 +35,7 @@ PURE = (
     *("pair.records", "pair.routing", "pair.privacy", "pair.authority", "pair.telemetry.reduce"),
     *(f"pair.proxy.{each}" for each in _PROXY),
     *("pair.protocols.ndjson", *(f"pair.feeds.{each}" for each in _FEEDS)),
+    *("pair.jobs.codes", "pair.jobs.merging"),
     *("pair.addresses", *(f"pair.discovery.{each}" for each in _DISCOVERY)),
 )
 """Parts that are values in, values out (AR-2, PX-1)."""

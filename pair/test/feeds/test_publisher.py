@@ -16,8 +16,9 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 from zope.interface.verify import verifyObject
 
+from pair.feeds.codec import StructCodec
 from pair.feeds.outflow import PAUSED_MAX, PIECE, Outflow
-from pair.feeds.publisher import BATCH_SECONDS, KEPT_SECONDS, STREAMS_MAX, NoPlaceError
+from pair.feeds.publisher import BATCH_SECONDS, KEPT_SECONDS, STREAMS_MAX, Feed, NoPlaceError
 from pair.feeds.reader import Beaten, Changed, FeedReader, Greeted, Left, Removed, Replaced, Told
 from pair.feeds.table import RING
 from pair.feeds.wire import BEAT_SECONDS, RECORD_MAX, Position
@@ -96,6 +97,32 @@ class ServingTests(FeedTestCase):
         self.assertEqual(follower.drain(), [])
         self.clock.advance(0.01)
         self.assertEqual(follower.drain(), [Changed("a", Sheet("a", 2), None), Changed("b", Sheet("b"), None)])
+
+    def test_encoded_when_sent(self) -> None:
+        """What nobody reads is never encoded, and of a batch only the last record of each key (JB-6, JB-7)."""
+        encoded: list[int] = []
+
+        class Counting(StructCodec[Sheet]):
+            def encode(self, record: Sheet) -> bytes:
+                encoded.append(record.n)
+                return super().encode(record)
+
+        feed = Feed(self.clock, "sheets", A, "0", Counting(Sheet, "id", "node"), 9, GENERATION, lambda: 0)
+        feed.startService()
+        self.addCleanup(feed.stopService)
+        for n in range(3):
+            feed.put("a", Sheet("a", n))
+        feed.put("b", Sheet("b"))
+        feed.remove("b")
+        self.flush()
+        self.assertEqual(encoded, [])
+        follower = Follower()
+        feed.serve("b", follower.begin(), None)
+        for n in range(3, 6):
+            feed.put("a", Sheet("a", n))
+        self.flush()
+        self.assertEqual(encoded, [2, 5])
+        self.assertEqual([type(each) for each in follower.drain()], [Greeted, Replaced, Changed])
 
     def test_removal_apart(self) -> None:
         """A record and its removal are never in one batch (JB-7)."""
@@ -280,16 +307,14 @@ class StallTests(FeedTestCase):
         stream = self.connect(follower, "b")
         follower.drain()
         stream.pauseProducing()
-        for n in range(RING + 1):
-            self.feed.put("a", Sheet("a", n))
+        self.fill(RING + 1, "")
         self.flush()
         self.assertTrue(follower.link.aborted)
 
     def test_fallen_out_while_reading(self) -> None:
         """Where it can be written, the reason is: more changes at once than the ring holds (JB-10, JB-17)."""
         follower = self.follow()
-        for n in range(RING + 1):
-            self.feed.put("a", Sheet("a", n))
+        self.fill(RING + 1, "")
         self.flush()
         self.assertEqual(follower.drain(), [Left("slow")])
 
@@ -298,8 +323,7 @@ class StallTests(FeedTestCase):
         self.fill(200)
         follower = Follower()
         self.connect(follower, "b")
-        for n in range(RING + 1):
-            self.feed.put("a", Sheet("a", n))
+        self.fill(RING + 1, "")
         self.flush()
         self.assertTrue(follower.link.aborted)
 

@@ -15,7 +15,7 @@ from zope.interface.verify import verifyObject
 from pair.errors.registry import Registry
 from pair.interfaces import IErrorBook
 from pair.jobs.conditions import CONDITIONS
-from pair.jobs.history import BATCH, LAST_FLUSH, PRUNE_EVERY, WAITING, HistoryService, Place
+from pair.jobs.history import BATCH, FLUSH_EVERY, LAST_FLUSH, PRUNE_EVERY, WAITING, HistoryService, Place
 from pair.store import StoreClosed
 from pair.test.jobs.ended import DAY_MS, NODE, NOW, OTHER, NotedErrors, StoredTestCase, ended
 from pair.test.turns import PATIENCE
@@ -56,6 +56,28 @@ class WritingTests(StoredTestCase):
         self.patch(self.store, "write", counted)
         self.keep(ended(n) for n in range(2 * BATCH + 1))
         self.assertEqual((sizes, len(self.stored())), ([BATCH, BATCH, 1], 2 * BATCH + 1))
+
+    def test_early(self) -> None:
+        """A whole batch is not kept waiting for the second: many that come at once are none too many (JB-65)."""
+        self.start()
+        for n in range(BATCH):
+            self.history.keep(ended(n))
+        self.settle()
+        self.assertEqual(len(self.stored()), BATCH)
+
+    def test_cleared(self) -> None:
+        """What is kept, what waits and what is being written goes; what ends after that is kept (UI-46)."""
+        self.start()
+        self.keep([ended(1)])
+        self.history.keep(ended(2))
+        self.turns.advance(FLUSH_EVERY)
+        self.history.keep(ended(3))
+        self.turns.wait(self.history.clear())
+        self.assertEqual(self.numbers(), [])
+        self.history.keep(ended(4))
+        self.tick()
+        self.assertEqual(self.numbers(), [4])
+        self.assertEqual(self.history.keys(), {(NODE, ended(4).id)})
 
     def test_same_job_again(self) -> None:
         """A job that is kept twice is there once; only a higher ``seq`` replaces what is there (JB-66)."""
@@ -215,6 +237,16 @@ class BrokenDiskTests(StoredTestCase):
         self.turns.wait(self.history.stopService())
         self.assertEqual(self.numbers(), [1])
 
+    def test_cleared_in_vain(self) -> None:
+        """What cannot be deleted is said to be there still."""
+        self.start()
+        self.keep([ended(1)])
+        self.turns.wait(self.store.write(lambda connection: connection.execute("PRAGMA query_only = ON")))
+        cleared = self.history.clear()
+        self.turns.wait(cleared)
+        self.failureResultOf(cleared, sqlite3.Error)
+        self.assertEqual(self.numbers(), [1])
+
     def test_stop_does_not_wait_for_ever(self) -> None:
         """A disk that hangs gets five seconds at the stop (JB-68)."""
         self.start()
@@ -231,13 +263,14 @@ class BrokenDiskTests(StoredTestCase):
     def test_oldest_are_lost(self) -> None:
         """Beyond 5,000 that wait the oldest are lost, and an entry says how many (JB-65)."""
         self.start()
-        for n in range(WAITING + 2):
+        for n in range(BATCH + WAITING + 2):
             self.history.keep(ended(n, NOW + n))
         self.assertEqual(
             self.errors.raised, [("jobs:history_dropped", {"count": 1}), ("jobs:history_dropped", {"count": 2})]
         )
         self.tick()
-        self.assertEqual(self.numbers(), list(range(WAITING + 1, 1, -1)))
+        lost = {BATCH, BATCH + 1}  # Those before were on their way.
+        self.assertEqual(self.numbers(), [n for n in reversed(range(BATCH + WAITING + 2)) if n not in lost])
 
     def test_declared(self) -> None:
         """The entry is declared, and its text tells the number."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pair.jobs.ledger import JobLedger, OpenJob
 from pair.jobs.view import BadCursor, JobFilter, JobView
-from pair.records.jobs import Usage
+from pair.records.jobs import ShownJob, Usage
 from pair.test.jobs.ended import NODE, NOW, OTHER, StoredTestCase, ended
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ViewTestCase(StoredTestCase):
 
     def walk(
         self, wanted: JobFilter, limit: int, between: Callable[[], object] = lambda: None
-    ) -> list[tuple[Job, ...]]:
+    ) -> list[tuple[ShownJob, ...]]:
         """All pages, one after the other."""
         page = self.view.page(wanted, limit)
         pages = [page.jobs]
@@ -92,7 +92,7 @@ class OrderTests(ViewTestCase):
         self.keep([ended(1)])
         altered = self.history.find(NODE, job.id)
         self.assertEqual(altered, job.record)
-        self.assertIs(self.view.page(ALL, 1).jobs[0], job.record)
+        self.assertEqual(self.view.page(ALL, 1).jobs[0], ShownJob.of(job.record))
 
     def test_clock_set_back(self) -> None:
         """Jobs that end after the clock was set back are listed, once each, where their end puts them."""
@@ -109,9 +109,9 @@ class OrderTests(ViewTestCase):
         """A job is found by origin and id, in the ledger or on the disk; others are not."""
         active, stored, foreign = self.running(), ended(1), ended(1, origin=OTHER)
         self.keep([stored, foreign])
-        self.assertIs(self.view.get(NODE, active.id), active.record)
-        self.assertEqual(self.view.get(NODE, stored.id), stored)
-        self.assertEqual(self.view.get(OTHER, foreign.id), foreign)
+        self.assertEqual(self.view.get(NODE, active.id), ShownJob.of(active.record))
+        self.assertEqual(self.view.get(NODE, stored.id), ShownJob.of(stored))
+        self.assertEqual(self.view.get(OTHER, foreign.id), ShownJob.of(foreign))
         self.assertIsNone(self.view.get(OTHER, active.id))
         self.assertIsNone(self.view.get(NODE, f"{RUN}.99"))
 
