@@ -135,7 +135,8 @@ class Answer:
         """Provide the body as a :class:`pair.feeds.following.Stream`, as it comes and as long as it may be."""
         self._door.lift_limit()
         self.response.deliverBody(_Passing(receiver, self.abort))
-        self._door.gone.addCallback(lambda _: receiver.lost())
+        lost = self._door.gone.addCallback(lambda _: receiver.lost())
+        lost.addErrback(lambda failure: log.failure("The end of a stream was not taken as it should be.", failure))
 
     def abort(self) -> None:
         """Close the connection at once, if it is not closed already."""

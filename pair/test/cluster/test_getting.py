@@ -39,7 +39,7 @@ class Taker:
 
     Attributes:
         stop: The stream that it aborts with the first bytes; None: none.
-        fails: Whether it fails with them.
+        fails: Whether it fails with them, and with the end.
     """
 
     def __init__(self) -> None:
@@ -58,6 +58,8 @@ class Taker:
 
     def lost(self) -> None:
         self.losses += 1
+        if self.fails:
+            raise ValueError("another")
 
 
 class GetterCase(CallCase):
@@ -345,7 +347,7 @@ class StreamTests(GetterCase):
         taker.fails = True
         stream.deliver(taker)
         self.say(pump, chunk(b"one\n"))
-        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 2)
         self.assertEqual(taker.losses, 1)
         self.assert_nothing_left()
 
