@@ -154,6 +154,24 @@ class HistoryService(Service):
         """Origin and id of all that is kept. Blocks on the disk: for the start."""
         return self._store.read(lambda connection: set(connection.execute("SELECT origin, id FROM job_history")))
 
+    def since(self, origin: str, at: int, number: int) -> list[Job]:
+        """The last jobs of an origin that ended at ``at`` or later, newest first. Blocks on the disk: for the start.
+
+        Args:
+            origin: its UUID.
+            at: epoch milliseconds.
+            number: how many at most.
+        """
+
+        def read(connection: sqlite3.Connection) -> list[Job]:
+            query = (
+                "SELECT record FROM job_history WHERE origin = ? AND completed_at >= ?"
+                " ORDER BY completed_at DESC, id LIMIT ?"
+            )
+            return [_decode(record) for (record,) in connection.execute(query, (origin, at, number))]
+
+        return self._store.read(read)
+
     def find(self, origin: str, id: str) -> Job | None:
         """One job, or None where it is not kept. Blocks on the disk."""
 

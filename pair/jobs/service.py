@@ -12,7 +12,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 
 from pair.events import Signal
-from pair.jobs.ledger import KEPT_MS
+from pair.jobs.ledger import KEPT_MS, KEPT_TERMINALS
 from pair.jobs.merging import ClusterJobs, is_guess
 from pair.jobs.view import JobView
 from pair.records.jobs import JobChanged
@@ -186,14 +186,13 @@ class JobService(Service):
         self._tell([*own, *self._others.clear()])
 
     def _load(self) -> None:
-        newest = self._history.before(None, lambda job: True, LOADED)
-        newest.reverse()
-        since = self._now() - KEPT_MS
         # Followers may have missed how these ended: the process that could have told them is gone.
-        recent = [job for job in newest if job.origin == self._me and (job.completed_at or 0) >= since]
-        self._ledger.recall(recent)
-        known = {job.id for job in recent}
-        self._others.remember(job for job in newest if job.origin != self._me or job.id not in known)
+        recent = self._history.since(self._me, self._now() - KEPT_MS, KEPT_TERMINALS)
+        self._ledger.recall(reversed(recent))
+        newest = self._history.before(None, lambda job: True, LOADED)
+        self._others.remember(
+            job for job in reversed(newest) if job.origin != self._me or self._ledger.get(job.id) is None
+        )
         self._stored = self._history.keys()
 
     def _own_changed(self, job: Job) -> None:

@@ -144,6 +144,13 @@ class ReadingTests(StoredTestCase):
             place = Place(job.completed_at or 0, job.origin, job.id)
             self.assertEqual(self.history.before(place, lambda job: True, 4), order[n + 1 : n + 5])
 
+    def test_of_an_origin(self) -> None:
+        """The last jobs of one origin are found, from an instant on and up to a number."""
+        self.keep(ended(n, NOW - n, origin=(NODE, OTHER)[n % 2]) for n in range(10))
+        found = self.history.since(NODE, NOW - 6, 3)
+        self.assertEqual([job.completed_at for job in found], [NOW, NOW - 2, NOW - 4])
+        self.assertEqual(len(self.history.since(NODE, NOW - 6, 9)), 4)
+
     def test_only_the_wanted(self) -> None:
         """Jobs that are not wanted do not count."""
         self.keep(ended(n, NOW - n, model=("a", "b")[n % 2]) for n in range(10))

@@ -18,6 +18,7 @@ from pair.jobs.codes import job_error
 from pair.jobs.ledger import KEPT_MS, KEPT_TERMINALS, JobLedger, OpenJob
 from pair.logs.levels import LEVELS, RANKS
 from pair.records.jobs import TERMINAL, Attempt, Job, Usage
+from pair.test.jobs.ended import ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -319,6 +320,31 @@ class TableTests(LedgerTestCase):
         self.time += 1
         self.assertIsNone(self.ledger.get(f"{RUN}.1"))
         self.assertEqual(self.ids(), [])
+
+    def test_retired(self) -> None:
+        """Each job that leaves the table is told once: by its age, by number, or when all are let go (JB-48)."""
+        retired: list[Job] = []
+        self.ledger.retired.subscribe(retired.append)
+        self.end(2)
+        self.time += KEPT_MS + 1
+        self.ledger.retire()
+        self.assertEqual([job.id for job in retired], [f"{RUN}.1", f"{RUN}.2"])
+        self.end(KEPT_TERMINALS + 1)
+        self.at("running")
+        self.assertEqual((len(retired), len(self.ledger)), (3, KEPT_TERMINALS + 1))
+        self.ledger.clear()
+        self.assertEqual((len({job.id for job in retired}), len(self.ledger)), (KEPT_TERMINALS + 3, 1))
+
+    def test_recalled(self) -> None:
+        """What ended in an earlier process leaves first, and is no news."""
+        changed: list[Job] = []
+        self.ledger.changed.subscribe(changed.append)
+        old = ended(7, self.time - KEPT_MS)
+        self.ledger.recall([ended(6, self.time - KEPT_MS - 1), old])
+        self.assertEqual((self.ledger.ended(), changed), ((old,), []))
+        self.end(1)
+        self.time += 1
+        self.assertEqual([job.id for job in self.ledger.ended()], [f"{RUN}.1"])
 
     def test_active_are_never_dropped(self) -> None:
         """However many and however old: a job under way stays."""
