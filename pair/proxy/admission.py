@@ -102,7 +102,7 @@ class Admission:
         """Break off what is being served on this facade (PX-68)."""
         for each in tuple(self._plane.underway):
             if each.facade == self._facade:
-                each.stop()
+                each.stop("stopping")
 
     def _objection(self, exchange: Exchange) -> Refusal | None:
         """What is wrong with the head, whatever it asks for (PX-14 to PX-19)."""

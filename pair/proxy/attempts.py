@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pair.protocols.http1 import Fields
     from pair.protocols.response import ResponseHead
     from pair.proxy.collecting import KeptBody
-    from pair.proxy.plane import Plane
+    from pair.proxy.plane import Plane, StopCode
     from pair.proxy.request import ClientRequest
     from pair.routing.breaker import Sent
     from pair.routing.candidates import Request
@@ -93,14 +93,19 @@ class Dispatch:
         self._request.exchange.lost = self._client_gone
         self._next()
 
-    def stop(self) -> None:
-        """The service stops: break off what is under way (PX-68)."""
+    @property
+    def job(self) -> str:
+        """See :class:`pair.proxy.plane.Underway`."""
+        return self._job.id
+
+    def stop(self, code: StopCode) -> None:
+        """Break off what is under way (PX-49, PX-68)."""
         if self._relay is not None:
-            self._relay.stop()
+            self._relay.stop(code)
             return
         self._break_off()
-        self._request.refuse(refusal("stopping"))
-        self._job.cancelled("stopping")
+        self._request.refuse(refusal(code))
+        self._job.cancelled(code)
         self._end()
 
     def attempt_failed(self, attempt: Attempt, judgement: Judgement, answer: EngineRefusal | Refusal) -> None:

@@ -14,7 +14,7 @@ from zope.interface import implementer
 
 from pair.proxy import trail
 from pair.proxy.headers import request_head
-from pair.proxy.plane import Plane, credential_of, target_of
+from pair.proxy.plane import Plane, StopCode, credential_of, target_of
 from pair.proxy.relay import Relay
 from pair.proxy.replies import refusal
 from pair.proxy.tunnel import Tunnel
@@ -68,6 +68,7 @@ class Direct:
     ) -> None:
         self.facade = request.facade
         self.engine = engine
+        self.job: str | None = None
         self._plane = plane
         self._request = request
         self._ended = ended
@@ -110,12 +111,12 @@ class Direct:
             exchange.read_body(upload)
             self._call.register_producer(upload)
 
-    def stop(self) -> None:
-        """The service stops."""
+    def stop(self, code: StopCode) -> None:
+        """Break off (PX-68)."""
         if self._relay is not None:
-            self._relay.stop()
+            self._relay.stop(code)
         else:
-            self._give_up("stopping")
+            self._give_up(code)
 
     def head_received(self, head: ResponseHead) -> None:
         """Pass the answer on from its head (PX-57); but a redirect to the engine's own address is none (H13)."""

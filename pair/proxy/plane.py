@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pair.protocols.calls import Target
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pair.settings import Proxy
 
 
+StopCode = Literal["stopping", "cancelled"]
+"""Why a request is broken off: the service stops, or a person cancelled it."""
+
+
 class Underway(Protocol):
     """A request that is being served and can be broken off."""
 
@@ -32,8 +36,12 @@ class Underway(Protocol):
     def engine(self) -> str | None:
         """The id of the engine that it is at; None while it is at none."""
 
-    def stop(self) -> None:
-        """The service stops: tell the client, and end (PX-68)."""
+    @property
+    def job(self) -> str | None:
+        """The id of its job; None: it is none."""
+
+    def stop(self, code: StopCode) -> None:
+        """Tell the client why, and end (PX-49, PX-68)."""
 
 
 class Budget:
@@ -82,6 +90,13 @@ class Plane:
     def in_flight(self, engine: str) -> int:
         """How many requests an engine of this node is at."""
         return sum(each.engine == engine for each in self.underway)
+
+    def cancel(self, job: str) -> bool:
+        """Break off the request of a job, for a person (PX-49); False: there is none of that id."""
+        found = next((each for each in self.underway if each.job == job), None)
+        if found is not None:
+            found.stop("cancelled")
+        return found is not None
 
 
 def target_of(plane: Plane, engine: str) -> Target | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pair.protocols.http1 import Fields
     from pair.protocols.http_client import Call
     from pair.protocols.response import ResponseHead
-    from pair.proxy.plane import Plane
+    from pair.proxy.plane import Plane, StopCode
     from pair.proxy.request import ClientRequest
 
 SILENCE = 30.0
@@ -118,12 +118,12 @@ class Relay:
             self._job.cancelled("client_gone", self._call.received)
             self._close(None)
 
-    def stop(self) -> None:
-        """The service stops: break off (PX-68)."""
+    def stop(self, code: StopCode) -> None:
+        """Break off (PX-49, PX-68)."""
         at_boundary = self._call.at_boundary
         self._call.abort()
-        self._say_in_stream(at_boundary, "stopping")
-        self._job.cancelled("stopping", self._call.received)
+        self._say_in_stream(at_boundary, code)
+        self._job.cancelled(code, self._call.received)
         self._close(None)
 
     def swept(self, now: float) -> None:

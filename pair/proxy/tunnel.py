@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pair.protocols.calls import UpstreamFailure
     from pair.protocols.http_client import Call
     from pair.protocols.response import ResponseHead
-    from pair.proxy.plane import Plane
+    from pair.proxy.plane import Plane, StopCode
     from pair.proxy.request import ClientRequest
 
 LAST_BYTES = 5.0
@@ -64,8 +64,8 @@ class Tunnel:
         exchange.switch(fields, self._engine.write)
         exchange.register_producer(_End(call.pauseProducing, call.resumeProducing))
 
-    def stop(self) -> None:
-        """The service stops (PX-68)."""
+    def stop(self, code: StopCode) -> None:
+        """Break off (PX-68); a tunnel has no words for why."""
         self._exchange.cut()
         if self._leaving is None:
             self._leave_engine()

@@ -226,6 +226,23 @@ class LimitTests(BenchCase):
             client.asks("GET", path)
             self.assertEqual((client.answer.status, client.answer.fields["x-pair-error"]), (503, "stopping"))
 
+    def test_cancelled_by_a_person(self) -> None:
+        """PX-49: one that waits gets 503, a stream its frame; others go on, and an id that is none changes nothing."""
+        bench = self.ask()
+        streaming, other = bench.connect(), bench.connect()
+        streaming.asks("POST", "/api/chat", CHAT)
+        bench.a.answers(stream(), chunk(DONE[:-1] + b"\n"))
+        other.asks("POST", "/api/chat", CHAT)
+        waiting, running, left = (each.job for each in tuple(bench.plane.underway))
+        self.assertFalse(bench.plane.cancel("none"))
+        for id in (waiting, running):
+            assert id is not None
+            self.assertTrue(bench.plane.cancel(id))
+            self.assertFalse(bench.plane.cancel(id))
+        self.assertEqual((bench.client.answer.status, bench.client.answer.fields["x-pair-error"]), (503, "cancelled"))
+        self.assertIn(b"cancelled by an operator", streaming.received)
+        self.assertEqual([each.job for each in bench.plane.underway], [left])
+
     def test_stop_breaks_off_what_is_served(self) -> None:
         """PX-68: one that waits gets 503, a stream its frame; both are cancelled, both engines see the close."""
         bench = self.ask()
