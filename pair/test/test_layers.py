@@ -30,13 +30,14 @@ def imports_reactor(path: Path) -> bool:
 
 _PROXY = ("browser", "headers", "replies", "bodies", "merge", "outcomes", "endings")
 _DISCOVERY = ("txt", "addresses", "claims", "entries", "liveness", "watched", "conflicts", "bursts")
+_MULTICAST = ("packets", "hearing", "sending")
 _FEEDS = ("wire", "codec", "table", "reader")
 PURE = (
     *("pair.records", "pair.routing", "pair.privacy", "pair.authority", "pair.telemetry.reduce"),
     *(f"pair.proxy.{each}" for each in _PROXY),
     *("pair.protocols.ndjson", *(f"pair.feeds.{each}" for each in _FEEDS)),
     *("pair.jobs.codes", "pair.jobs.merging"),
-    *("pair.addresses", *(f"pair.discovery.{each}" for each in _DISCOVERY)),
+    *("pair.addresses", *(f"pair.discovery.{each}" for each in (*_DISCOVERY, *_MULTICAST))),
 )
 """Parts that are values in, values out (AR-2, PX-1)."""
 
