@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from pair.admin.failures import Failed, Unreachable
+from pair.admin.sse import Event, EventParser, TooLongError
 
 BASE = "/api/v1"
 
@@ -21,16 +22,45 @@ def fetch(
     method: str, url: str, fields: Mapping[str, str], timeout: float, body: bytes | None = None
 ) -> tuple[int, bytes]:
     """One request over a connection of its own; no proxy of the environment is ever asked."""
-    parts = urlsplit(url)
-    make = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = make(parts.hostname or "", parts.port, timeout=timeout)
+    connection, target = _connected(url, timeout)
     try:
-        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         connection.request(method, target, body, headers=dict(fields))
         response = connection.getresponse()
         return response.status, response.read()
     finally:
         connection.close()
+
+
+Follow = Callable[[str, Mapping[str, str], float], tuple[int, Iterator[bytes]]]
+"""``(url, fields, timeout)`` to status and the pieces of the body as they come. Both raise as :data:`Fetch`."""
+
+SILENCE = 15.0
+"""Seconds for which a stream may say nothing, at least: in that time there are three heartbeats (UI-65)."""
+
+_PIECE = 65536
+
+
+def follow(url: str, fields: Mapping[str, str], timeout: float) -> tuple[int, Iterator[bytes]]:
+    """One request whose answer goes on; ``timeout`` is for each piece."""
+    connection, target = _connected(url, timeout)
+    connection.request("GET", target, headers=dict(fields))
+    response = connection.getresponse()
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            while data := response.read1(_PIECE):
+                yield data
+        finally:
+            connection.close()
+
+    return response.status, pieces()
+
+
+def _connected(url: str, timeout: float) -> tuple[HTTPConnection, str]:
+    parts = urlsplit(url)
+    make = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    return make(parts.hostname or "", parts.port, timeout=timeout), target
 
 
 class Api:
@@ -40,14 +70,18 @@ class Api:
         url: where it is.
         token: gives the control token; asked only for what needs it.
         fetch: makes a request.
+        follow: makes one whose answer goes on.
         timeout: seconds for each request.
         hint: how to go on when nothing answers.
     """
 
-    def __init__(self, url: str, token: Callable[[], str], fetch: Fetch, timeout: float, hint: str) -> None:
+    def __init__(
+        self, url: str, token: Callable[[], str], fetch: Fetch, follow: Follow, timeout: float, hint: str
+    ) -> None:
         self._url = url.rstrip("/")
         self._token = token
         self._fetch = fetch
+        self._follow = follow
         self._timeout = timeout
         self._hint = hint
 
@@ -58,8 +92,31 @@ class Api:
             Failed: It was refused.
             Unreachable: Nobody answers.
         """
-        given = {name: value for name, value in query.items() if value is not None}
-        return self._allowed("GET", BASE + path + (f"?{urlencode(given)}" if given else ""))
+        return self._allowed("GET", _target(path, query))
+
+    def events(self, **query: str | None) -> Iterator[Event]:
+        """The events of the stream as they come, without end.
+
+        Raises:
+            Failed: It was refused.
+            Unreachable: Nobody answers, or nobody does any more.
+        """
+        fields = {"Authorization": f"Bearer {self._token()}"}
+        limit = max(self._timeout, SILENCE)
+        parser = EventParser()
+        try:
+            status, pieces = self._follow(self._url + _target("/events", query), fields, limit)
+            if status != 200:
+                raise Failed.refused(status, b"".join(pieces))
+            for data in pieces:
+                yield from parser.feed(data)
+        except TimeoutError:
+            raise Unreachable(f"PAIR at {self._url} has said nothing for {limit:g} s. {self._hint}") from None
+        except TooLongError:
+            raise Failed("bad_answer", "What answers there is not PAIR: its event does not end.") from None
+        except (OSError, HTTPException, ValueError):
+            raise Unreachable(f"Nothing answers at {self._url}. {self._hint}") from None
+        raise Unreachable(f"PAIR at {self._url} has ended the stream: it stops, or the control token is another now.")
 
     def post(self, path: str, document: object = None, takes: float = 0) -> bytes:
         """The answer to a command below ``/api/v1``, with ``document`` if it takes one. Raises as :meth:`get`.
@@ -106,6 +163,11 @@ class Api:
             raise Unreachable(f"PAIR at {self._url} does not answer within {limit:g} s. {self._hint}") from None
         except (OSError, HTTPException, ValueError):
             raise Unreachable(f"Nothing answers at {self._url}. {self._hint}") from None
+
+
+def _target(path: str, query: Mapping[str, str | int | None]) -> str:
+    given = {name: value for name, value in query.items() if value is not None}
+    return BASE + path + (f"?{urlencode(given)}" if given else "")
 
 
 def decoded(body: bytes) -> Any:

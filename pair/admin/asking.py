@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 VARIABLE = "PAIR_CODE"
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+"""For a command that asks by :func:`confirm`."""
+
 
 def read_code(session: Session, from_stdin: bool, prompt: str) -> Secret:
     """The code.

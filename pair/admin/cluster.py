@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pair.admin.api import decoded, segment
-from pair.admin.asking import confirm
+from pair.admin.asking import confirm, yes_option
 from pair.admin.failures import Failed
 from pair.admin.grammar import Noun, with_session
 from pair.admin.naming import node_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _TELLING = 3.0
 """Seconds for which the service tells the other members before it answers (CL-88)."""
 
-_yes = click.option("--yes", is_flag=True, help="Do not ask.")
-
 cluster = Noun("cluster", help="The cluster that this node is in.", alone="show")
 identity = Noun("identity", help="Who this node is.", alone="show")
 
@@ -37,13 +35,13 @@ def cluster_show(session: Session) -> None:
     found = decoded(body)
     session.show(body, lambda: _tables().roster(found, session.now()))
     if found["cluster"] is None:
-        session.hint("\nTo found one, invite another node: pair-admin invite ADDRESS")
+        session.hint(f"\nTo found one, invite another node: {session.command('invite ADDRESS')}")
 
 
 @cluster.command("remove")
 @click.argument("node")
 @click.option("--with-admitted", is_flag=True, help="Remove those that it let in too.")
-@_yes
+@yes_option
 @with_session
 def cluster_remove(session: Session, node: str, with_admitted: bool, yes: bool) -> None:
     """Put a node out of the cluster: UUID or how that begins, or name."""
@@ -57,7 +55,7 @@ def cluster_remove(session: Session, node: str, with_admitted: bool, yes: bool) 
 
 
 @cluster.command("leave")
-@_yes
+@yes_option
 @with_session
 def cluster_leave(session: Session, yes: bool) -> None:
     """Take this node out of its cluster; no other member needs to be there."""
@@ -88,7 +86,7 @@ def identity_show(session: Session) -> None:
 
 @identity.command("new")
 @click.option("--abandon", is_flag=True, help="Also in a cluster, which is not told: another machine goes on there.")
-@_yes
+@yes_option
 @with_session
 def identity_new(session: Session, abandon: bool, yes: bool) -> None:
     """Make a new UUID, key and certificate: for one of two machines that are copies of one disk."""

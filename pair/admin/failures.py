@@ -10,12 +10,13 @@ from pair.privacy import clean_text
 
 
 class CommandError(Exception):
-    """A command that cannot be done. ``body`` is the JSON that tells of it."""
+    """A command that cannot be done. ``code`` is for programs, ``body`` the JSON that tells of it."""
 
     exit_code = 1
 
     def __init__(self, code: str, message: str, body: bytes | None = None) -> None:
         super().__init__(message)
+        self.code = code
         self.body = body or msgspec.json.encode({"error": {"code": code, "message": message}})
 
 

@@ -21,11 +21,13 @@ _NARROWEST = 16
 """Characters that the last column of a table has at least."""
 
 _STYLES = {
-    **dict.fromkeys(("ready", "bound", "running", "ok", "completed", "up", "loaded", "valid", "paired"), "green"),
+    **dict.fromkeys(
+        ("online", "ready", "bound", "running", "ok", "completed", "up", "loaded", "valid", "paired"), "green"
+    ),
     **dict.fromkeys(("bypassed", "moved", "pending", "starting", "stopping", "busy", "degraded", "queued"), "yellow"),
-    **dict.fromkeys(("backoff", "occupied", "needs_credential", "warning", "cancelled"), "yellow"),
+    **dict.fromkeys(("suspect", "backoff", "occupied", "needs_credential", "warning", "cancelled"), "yellow"),
     **dict.fromkeys(("waiting", "confirming"), "yellow"),
-    **dict.fromkeys(("not ready", "failed", "unhealthy", "error", "invalid", "voided"), "red"),
+    **dict.fromkeys(("offline", "not ready", "failed", "unhealthy", "error", "invalid", "voided"), "red"),
     **dict.fromkeys(("absent", "stopped", "off", "unknown", "on disk", "info", "declined", "expired", NOTHING), "dim"),
 }
 
@@ -137,9 +139,10 @@ def jobs(found: Iterable[Row], now: int) -> RenderableType:
     rows = [
         (
             word(job["id"]),
-            state(job["state"]),
+            _job_state(job),
             word(job.get("model")),
             word(job.get("engine")),
+            short(job.get("origin")),
             short(job.get("placedOn")),
             ago(job.get("createdAt"), now),
             span(_between(job, "createdAt", "startedAt")),
@@ -150,7 +153,8 @@ def jobs(found: Iterable[Row], now: int) -> RenderableType:
         )
         for job in found
     ]
-    titles = ("JOB", "STATE", "MODEL", "ENGINE", "NODE", "CREATED", "FIRST BYTE", "TOOK", "TOKENS", "TOK/S", "ERROR")
+    first = ("JOB", "STATE", "MODEL", "ENGINE", "FROM", "ON")
+    titles = (*first, "CREATED", "FIRST BYTE", "TOOK", "TOKENS", "TOK/S", "ERROR")
     return table(titles, rows, "There are no such jobs.")
 
 
@@ -159,15 +163,34 @@ def jobs_under_way(found: Iterable[Row], now: int) -> RenderableType:
     rows = [
         (
             word(job["id"]),
-            state(job["state"]),
+            _job_state(job),
             word(job.get("model")),
             word(job.get("engine")),
+            short(job.get("origin")),
             short(job.get("placedOn")),
             span(_between(job, "createdAt", "completedAt", now)),
         )
         for job in found
     ]
-    return table(("JOB", "STATE", "MODEL", "ENGINE", "NODE", "FOR"), rows, "None.")
+    return table(("JOB", "STATE", "MODEL", "ENGINE", "FROM", "ON", "FOR"), rows, "None.")
+
+
+def job_line(found: Row, now: int) -> Text:
+    """One job as it is now, in a line."""
+    error = (found.get("error") or {}).get("code")
+    on = f", {word(found.get('engine'))} on {short(found['placedOn'])}" if found.get("placedOn") else ""
+    took = span(_between(found, "createdAt", "completedAt", now))
+    why = "" if error is None else f", {word(error)}"
+    return Text.assemble(f"{word(found['id'])}  ", _job_state(found), f"  {word(found.get('model'))}{on}, {took}{why}")
+
+
+def _job_state(found: Row) -> Text:
+    """Its state, and how sure that is (JB-53, JB-54)."""
+    drawn = state(found["state"])
+    for doubt in ("inferred", "stale"):
+        if found.get(doubt):
+            drawn.append(f" ({doubt})", style="dim")
+    return drawn
 
 
 def job(found: Row, now: int) -> RenderableType:
@@ -176,7 +199,7 @@ def job(found: Row, now: int) -> RenderableType:
     usage = _usage(found)
     about: list[tuple[str, str | Text]] = [
         ("job", word(found["id"])),
-        ("state", state(found["state"])),
+        ("state", _job_state(found)),
         ("error", f"{word(error.get('message'))} ({word(error.get('code'))})" if error else NOTHING),
         ("model", word(found.get("model"))),
         ("asked for", f"{word(found.get('operation'))} by {word(found.get('facade'))}, {word(found.get('route'))}"),
@@ -266,13 +289,14 @@ def errors(found: Iterable[Row], now: int) -> RenderableType:
         (
             state(each["severity"]),
             word(each["id"]),
+            short(each.get("node")) + (" (stale)" if each.get("stale") else ""),
             ago(each.get("firstAt"), now),
             word(each.get("count")),
             note(each["message"]),
         )
         for each in found
     ]
-    return table(("SEVERITY", "ID", "SINCE", "TIMES", "WHAT"), rows, "Nothing is wrong.")
+    return table(("SEVERITY", "ID", "NODE", "SINCE", "TIMES", "WHAT"), rows, "Nothing is wrong.")
 
 
 def status(view: Row, now: int) -> RenderableType:
@@ -296,7 +320,18 @@ def status(view: Row, now: int) -> RenderableType:
     ]
     if down:
         parts.append(section("Parts that are not up", _components(down)))
-    return Group(title, about, *parts)
+    return Group(title, about, _among_others(view), *parts)
+
+
+def _among_others(view: Row) -> Text:
+    """In which cluster the node is, and where others reach it."""
+    roster = view.get("cluster") or {}
+    name, members = (roster.get("cluster") or {}).get("name"), len(roster.get("members", ()))
+    place = "in no cluster" if name is None else f"in the cluster {word(name)} of {members}"
+    listeners = view["service"].get("listeners", ())
+    address = next((each["address"] for each in listeners if each["name"] == "cluster"), None)
+    reached = "no port open for other nodes" if address is None else f"open for other nodes at {word(address)}"
+    return Text(f"{place[0].upper()}{place[1:]}; {reached}", style="dim")
 
 
 def health(found: Row) -> RenderableType:

@@ -68,7 +68,18 @@ class Verb(click.Command):
         self.params += _global_options(hidden=True)
 
 
-class Noun(click.Group):
+class Listing(click.Group):
+    """Commands whose help has the first sentence of each, whole."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Called by click, which would cut them at the width of the terminal."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, each.get_short_help_str(200)) for name, each in found if each is not None and not each.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class Noun(Listing):
     """Commands for one kind of thing; alone it is its command ``alone``, or does what ``callback`` says."""
 
     command_class = Verb
@@ -94,7 +105,7 @@ class Noun(click.Group):
         raise click.UsageError(f"Say what to do: {', '.join(sorted(self.commands))}.", context)
 
 
-class Root(click.Group):
+class Root(Listing):
     """``pair-admin`` itself. The plural of a noun is the same noun."""
 
     command_class = Verb

@@ -46,8 +46,7 @@ class SeveralWait(CommandError):  # noqa: N818 - with its base it is
 
     exit_code = 2
 
-    def __init__(self, found: Sequence[Row]) -> None:
-        message = "Several invitations wait here. Say which is meant, by its id or by --from:"
+    def __init__(self, found: Sequence[Row], message: str) -> None:
         lines = [f"  {short_id(each)}  {_asked_by(each)}, tag {word(each['tag'])}" for each in found]
         error = {"code": "ambiguous", "message": message, "details": {"invitations": found}}
         super().__init__("ambiguous", "\n".join([message, *lines]), msgspec.json.encode({"error": error}))
@@ -74,7 +73,8 @@ def invite(session: Session, target: str, kind: str, wait: bool) -> int:
     found = decoded(body)
     if not wait:
         session.show(body, lambda: _tables().code(found, session.now()))
-        session.hint(f"\nHow it goes: pair-admin pending. To take it back: pair-admin cancel {short_id(found)}")
+        undo = session.command(f"cancel {short_id(found)}")
+        session.hint(f"\nHow it goes: {session.command('pending')}. To take it back: {undo}")
         return 0
     session.line(found, lambda: _tables().code(found, session.now()))
     ended = _followed(session, found)
@@ -90,8 +90,11 @@ def pending(session: Session) -> None:
     found = decoded(body)["invitations"]
     session.show(body, lambda: _tables().invitations(found, session.now()))
     for each in _waiting(found)[:1]:
+        yes, no = (session.command(f"{verb} {short_id(each)}") for verb in ("accept", "decline"))
         session.hint("\nNames and UUIDs are what the other side says; the code proves them.")
-        session.hint(f"To join: pair-admin accept {short_id(each)}. If not: pair-admin decline {short_id(each)}")
+        session.hint(f"To join: {yes}. If not: {no}")
+    if not session.options.json:
+        session.hint(_reached_at(session))
 
 
 @click.command("accept", cls=Verb)
@@ -141,11 +144,11 @@ def decline(session: Session, id: str | None, every: bool) -> None:
 
 
 @click.command("cancel", cls=Verb)
-@click.argument("id")
+@click.argument("id", required=False)
 @with_session
-def cancel(session: Session, id: str) -> None:
-    """Take back an invitation that this node made."""
-    body = session.api.delete(_path(_identified(id, _listed(session), "out") or {"id": id}))
+def cancel(session: Session, id: str | None) -> None:
+    """Take back an invitation that this node made; without ID the only one that is open."""
+    body = session.api.delete(_path(_made_here(_listed(session), id)))
     session.show(body, lambda: _tables().end(decoded(body)))
 
 
@@ -156,6 +159,32 @@ def _target(session: Session, text: str) -> dict[str, str]:
         roster = decoded(session.api.get("/cluster"))
         node = find(text, [*roster["members"], *roster["former"]])
     return {"address": text} if node is None else {"node": node}
+
+
+def _made_here(found: Sequence[Row], id: str | None) -> Row:
+    """The one of ``found`` that this node made and that is meant.
+
+    Raises:
+        SeveralWait: There are several.
+        Failed: There is none.
+    """
+    if id is not None:
+        return _identified(id, found, "out") or {"id": id}
+    opened = [each for each in found if each["direction"] == "out" and each["state"] not in OVER]
+    if len(opened) > 1:
+        raise SeveralWait(opened, "Several invitations of this node are open. Say which is meant, by its id:")
+    if not opened:
+        raise Failed("no_such_invitation", "This node has no open invitation to take back.")
+    return opened[0]
+
+
+def _reached_at(session: Session) -> str:
+    """Where another machine invites this one, for whoever waits for that."""
+    listeners = decoded(session.api.get("/service"))["listeners"]
+    address = next((each["address"] for each in listeners if each["name"] == "cluster"), None)
+    if address is None:
+        return "\nThe port for other machines is not open, so none can invite this one."
+    return f"\nOther machines invite this one at port {address.rpartition(':')[2]}."
 
 
 def _chosen(session: Session, id: str | None, sender: str | None = None, wait: float | None = None) -> Row:
@@ -181,7 +210,9 @@ def _chosen(session: Session, id: str | None, sender: str | None = None, wait: f
         else:
             waiting = [each for each in _waiting(found) if sender is None or _is_from(sender, each)]
             if len(waiting) > 1:
-                raise SeveralWait(waiting)
+                raise SeveralWait(
+                    waiting, "Several invitations wait here. Say which is meant, by its id or by --from:"
+                )
             if waiting:
                 return waiting[0]
         if session.now() >= until:
@@ -194,8 +225,9 @@ def _why_none(session: Session) -> str:
     if decoded(session.api.get("/cluster/identity"))["restart"]:
         return "This node has a new identity, and takes no invitations before PAIR is started anew."
     if decoded(session.api.get("/cluster"))["cluster"] is not None:
-        return "This node is in a cluster, and takes no invitations. To leave that: pair-admin cluster leave"
-    return "There is no such invitation here. To wait for one: pair-admin accept --wait"
+        leave = session.command("cluster leave")
+        return f"This node is in a cluster, and takes no invitations. To leave that: {leave}"
+    return f"There is no such invitation here. To wait for one: {session.command('accept --wait')}"
 
 
 def _identified(id: str, found: Sequence[Row], direction: str) -> Row | None:
@@ -245,7 +277,7 @@ def _followed(session: Session, found: Row) -> Row:
 def _verdict(session: Session, ended: Row) -> int:
     if ended["state"] != "paired":
         return 1
-    session.hint("\nWho is in: pair-admin cluster show")
+    session.hint(f"\nWho is in: {session.command('cluster show')}")
     return 0
 
 

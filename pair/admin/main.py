@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from pair import __version__
-from pair.admin import cluster, invitations, places
-from pair.admin.api import decoded, segment
+from pair.admin import cluster, errors, events, invitations, jobs, nodes, places
+from pair.admin.api import decoded
 from pair.admin.failures import CommandError, Failed, Unreachable
 from pair.admin.grammar import Noun, Root, with_session
 from pair.admin.session import OutputClosed, Session
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _UNDER_WAY = "running,queued"
-_STATES = ("queued", "running", "completed", "failed", "cancelled")
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,13 +37,12 @@ def cli() -> None:
 
 engine = Noun("engine", help="The engines of this node.")
 model = Noun("model", help="The models of this node.")
-job = Noun("job", help="Requests that are under way, and those that ended.")
 route = Noun("route", help="Where requests go, and why.")
-error = Noun("error", help="What is wrong now.")
 config = Noun("config", help="The settings file.")
 token = Noun("token", help="The control token.")
 for _command in (
-    *(engine, model, job, route, error, config, token),
+    *(engine, model, route, config, token),
+    *(nodes.node, jobs.job, errors.error, events.events),
     *(cluster.cluster, cluster.identity),
     *(invitations.invite, invitations.pending, invitations.accept, invitations.decline, invitations.cancel),
 ):
@@ -54,7 +52,7 @@ for _command in (
 @cli.command()
 @with_session
 def status(session: Session) -> None:
-    """Show the node at a glance."""
+    """Show this node at a glance."""
     api = session.api
     view = {
         "service": decoded(api.get("/service")),
@@ -63,6 +61,7 @@ def status(session: Session) -> None:
         "engines": decoded(api.get("/engines"))["engines"],
         "jobs": decoded(api.get("/jobs", state=_UNDER_WAY))["jobs"],
         "errors": decoded(api.get("/errors"))["errors"],
+        "cluster": _roster(session),
     }
     session.show_value(view, lambda: _tables().status(view, session.now()))
     for line in _tables().snippets(view["endpoints"], "curl")[:1] if not session.options.json else ():
@@ -142,43 +141,6 @@ def model_list(session: Session) -> None:
     _show(session, session.api.get("/models"), lambda found: _tables().models(found["models"]))
 
 
-@job.command("list")
-@click.option("--state", type=click.Choice(_STATES), multiple=True, help="Only those in this state; may be repeated.")
-@click.option("--node", metavar="UUID", help="Only those that came to, or ran on, this node.")
-@click.option("--engine", metavar="ID", help="Only those of this engine.")
-@click.option("--model", metavar="NAME", help="Only those for this model.")
-@click.option("--limit", type=click.IntRange(1, 500), metavar="N", help="At most so many; 100 if not given.")
-@click.option("--cursor", metavar="CURSOR", help="Go on where an earlier list ended.")
-@with_session
-def job_list(
-    session: Session,
-    state: tuple[str, ...] = (),
-    node: str | None = None,
-    engine: str | None = None,
-    model: str | None = None,
-    limit: int | None = None,
-    cursor: str | None = None,
-) -> None:
-    """List jobs: running, queued, then those that ended, newest first."""
-    body = session.api.get(
-        "/jobs", state=",".join(state) or None, node=node, engine=engine, model=model, limit=limit, cursor=cursor
-    )
-    _show(session, body, lambda found: _tables().jobs(found["jobs"], session.now()))
-    after = decoded(body).get("nextCursor")
-    if after:
-        session.hint(f"There are more: --cursor {after}")
-
-
-@job.command("show")
-@click.argument("id")
-@click.option("--origin", metavar="UUID", default="self", help="The node that it came to, if not this one.")
-@with_session
-def job_show(session: Session, id: str, origin: str) -> None:
-    """Show one job with its attempts."""
-    body = session.api.get(f"/jobs/{segment(origin)}/{segment(id)}")
-    _show(session, body, lambda found: _tables().job(found, session.now()))
-
-
 @route.command("show")
 @with_session
 def route_show(session: Session) -> None:
@@ -202,23 +164,6 @@ def route_explain(session: Session, model: str, facade: str | None, path: str | 
     if assumed:
         session.hint(f"Assumed: {' and '.join(assumed)}. Ask for others with --facade and --path.")
     return 0 if any(each["eligible"] for each in found["candidates"]) else 1
-
-
-@error.command("list")
-@with_session
-def error_list(session: Session) -> None:
-    """List what is wrong now, the worst first."""
-    body = session.api.get("/errors")
-    _show(session, body, lambda found: _tables().errors(found["errors"], session.now()))
-
-
-@error.command("dismiss")
-@click.argument("id")
-@with_session
-def error_dismiss(session: Session, id: str) -> None:
-    """Take an entry from sight."""
-    body = session.api.post(f"/errors/self/dismiss/{segment(id)}")
-    session.show(body, lambda: "Dismissed.")
 
 
 @config.command("check")
@@ -303,6 +248,16 @@ def main() -> None:
         # A terminal that cannot show a character still shows the rest.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     sys.exit(run(sys.argv[1:], Session(os.environ, now=lambda: round(time.time() * 1000))))
+
+
+def _roster(session: Session) -> Any:
+    """Who is in the cluster; None while membership is not up."""
+    try:
+        return decoded(session.api.get("/cluster"))
+    except Failed as failed:
+        if failed.code != "not_ready":
+            raise
+        return None
 
 
 def _show(session: Session, body: bytes, render: Callable[[Any], RenderableType]) -> None:

@@ -9,7 +9,7 @@ from pair.admin.failures import Failed
 from pair.admin.words import short, word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     Row = Mapping[str, Any]
 
@@ -39,6 +39,26 @@ def find(text: str, nodes: Iterable[Row]) -> str | None:
         several = ", ".join(f"{short(node)} ({name})" for node, name in sorted(found.items()))
         raise Failed("ambiguous", f"There are several such nodes: {several}. Give more of the UUID.")
     return next(iter(found), None)
+
+
+def entry_of(text: str, nodes: Sequence[Row]) -> Row:
+    """The one of ``nodes``, as ``GET /nodes`` has them, that ``text`` means: UUID or its beginning, name, or ``self``.
+
+    Raises:
+        Failed: It means none, or several.
+    """
+    if text == "self":
+        return next(each for each in nodes if each["self"])
+    whole = uuid_of(text) or text
+    key = whole if any(each["key"] == whole for each in nodes) else find(text, map(_named, nodes))
+    for each in nodes:
+        if each["key"] == key:
+            return each
+    raise Failed("no_such_node", "No node here has that name, or a UUID that begins so.")
+
+
+def _named(entry: Row) -> Row:
+    return {"node": entry["key"], "name": entry["name"]}
 
 
 def node_of(text: str, nodes: Iterable[Row], others: Iterable[Row] = ()) -> str:

@@ -19,7 +19,9 @@ _TOKEN = re.compile(r"pair_ct_[A-Za-z0-9_-]+")
 _ENOUGH = 4096
 """Characters that no file with a token has."""
 
-START = "twistd -n pair (in a checkout: make run)"
+START = "twistd -n pair"
+IN_A_CHECKOUT = " (in a checkout: make run)"
+"""What starts PAIR."""
 
 
 class ControlFile(Struct, frozen=True, rename="camel"):
@@ -30,8 +32,8 @@ class ControlFile(Struct, frozen=True, rename="camel"):
     version: str
 
 
-def control_file(state: Path) -> ControlFile:
-    """Where the running service is.
+def control_file(state: Path, start: str) -> ControlFile:
+    """Where the running service is; ``start`` is the command that starts it.
 
     Raises:
         Unreachable: No service has said so (UI-102).
@@ -40,7 +42,7 @@ def control_file(state: Path) -> ControlFile:
     try:
         return msgspec.json.decode(path.read_bytes(), type=ControlFile)
     except FileNotFoundError:
-        raise Unreachable(f"PAIR is not running: there is no {path}. To start it: {START}") from None
+        raise Unreachable(f"PAIR is not running: there is no {path}. To start it: {start}") from None
     except (OSError, msgspec.DecodeError):
         raise Unreachable(f"It cannot be told where PAIR is: {path} cannot be read.") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 
 from pair.admin import places
-from pair.admin.api import Api, Fetch, fetch
+from pair.admin.api import Api, Fetch, Follow, fetch, follow
 from pair.settings.places import state_directory
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Session:
     Attributes:
         environ: the environment.
         fetch: makes a request.
+        follow: makes one whose answer goes on.
         out: gets the result, and nothing else.
         err: gets hints, questions and failures.
         stdin: standard input.
@@ -58,6 +60,7 @@ class Session:
     environ: Mapping[str, str]
     now: Callable[[], int]
     fetch: Fetch = fetch
+    follow: Follow = follow
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
     stdin: TextIO = field(default_factory=lambda: sys.stdin)
@@ -79,12 +82,22 @@ class Session:
         """
         options = self.options
         if options.url is None:
-            url = places.control_file(self.state).url
-            hint = f"{self.state / 'control.json'} says that PAIR is there. To start it: {places.START}"
+            start = places.START + (self._naming("state_dir") or places.IN_A_CHECKOUT)
+            url = places.control_file(self.state, start).url
+            hint = f"{self.state / 'control.json'} says that PAIR is there. To start it: {start}"
         else:
             url, hint = options.url, "Is that its address?"
         path = Path(options.token_file) if options.token_file else self.state / "control.token"
-        return Api(url, lambda: places.token(path), self.fetch, options.timeout, hint)
+        return Api(url, lambda: places.token(path), self.fetch, self.follow, options.timeout, hint)
+
+    def command(self, words: str) -> str:
+        """``pair-admin`` with ``words``, as it has to be given to mean the same service again."""
+        return f"pair-admin {words}{self._naming('state_dir', 'url', 'token_file')}"
+
+    def _naming(self, *options: str) -> str:
+        """Those of ``options`` that were given, as they are written."""
+        given = {f"--{name.replace('_', '-')}": getattr(self.options, name) for name in options}
+        return "".join(f" {name} {shlex.quote(value)}" for name, value in given.items() if value is not None)
 
     def show(self, body: bytes, render: Callable[[], RenderableType]) -> None:
         """The result: ``body`` with ``--json``, else what ``render`` makes of it."""
@@ -130,6 +143,7 @@ class Session:
             file=self.out,
             width=None if terminal else 10_000,  # a line that is cut is of no use to a program
             no_color=self.options.no_color or bool(self.environ.get("NO_COLOR")),
+            markup=False,  # what others named is no instruction
             highlight=False,
             emoji=False,
         )

@@ -39,6 +39,18 @@ REFUSED = {
 """Why nobody may, by code (RT-21)."""
 
 
+RESULTS = {
+    "ok": "it answers",
+    "never": "it was not asked yet",
+    "timeout": "it does not answer in time",
+    "refused": "nothing listens there",
+    "unreachable": "there is no way to it",
+    "unresolvable": "its name does not resolve",
+    "not_pair": "what answers there is not PAIR",
+}
+"""What came of asking at an address, by code (DS-73)."""
+
+
 def word(value: Any) -> str:
     """``value`` as one line of text."""
     return NOTHING if value in (None, "") else clean_text(str(value))
@@ -57,6 +69,11 @@ def note(value: str | None) -> str:
 def short(node: str | None) -> str:
     """The first part of a UUID."""
     return word(node and node.partition("-")[0])
+
+
+def share(percent: float | None) -> str:
+    """A part of a hundred."""
+    return NOTHING if percent is None else f"{percent:.0f} %"
 
 
 def size(octets: int | None) -> str:

@@ -22,6 +22,7 @@ from pair.logs import Logger
 from pair.privacy import normalize_error
 from pair.protocols.pairing import Admit, Ended, ForeignReplyError, InviterExchange, Keep, Retract, Send
 from pair.records.cluster import ClusterName
+from pair.records.nodes import DEFAULT_PORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -227,19 +228,22 @@ class Inviting(Prompt):
         end = clock.seconds() + WALK_SECONDS
         greeted = self.exchange.peer is not None
         node = self.exchange.peer[0] if self.exchange.peer else self._node
+        tried: list[str] = []
         for place in self._places(node):
             left = end - clock.seconds()
             if left <= 0:
                 break
             reply = await self._call(place, hello, _FIELDS, min(CALL_SECONDS, left)).addErrback(_unreached)
-            if reply is None:
+            if isinstance(reply, str):
+                tried.append(f"{place} ({reply})")
                 continue
             if reply.status == 200 and self._greet(place, reply.body):
                 return None
             refusal = None if greeted else read_refusal(reply.status, reply.body, self._node)
             if refusal is not None:
                 return refusal
-        return Refusal("unreachable")
+            tried.append(f"{place} (what answers is no PAIR, or another node)")
+        return Refusal("unreachable", "here", **({"tried": ", ".join(tried)} if tried else {}))
 
     def _greet(self, place: Place, body: bytes) -> bool:
         """Whether the joiner is there. The first time the polls begin with it."""
@@ -248,7 +252,8 @@ class Inviting(Prompt):
             actions = self.exchange.greeted(body)
         except ForeignReplyError:
             return False
-        self._place, self.address = place, place.host
+        self._place = place
+        self.address = place.host if place.port == DEFAULT_PORTS["cl"] else str(place)
         if self.live and not known:
             self._show()
         self._do(actions)
@@ -262,9 +267,11 @@ def _leave_it(failure: Failure) -> None:
     why(failure)
 
 
-def _unreached(failure: Failure) -> None:
-    """Nobody answered there: the next place may be the right one."""
+def _unreached(failure: Failure) -> str:
+    """Nobody answered there, and why: the next place may be the right one."""
     if failure.check(CancelledError):
         failure.raiseException()
     assert failure.value is not None, "it failed with something"
-    log.debug("Nothing answered the hello of a pairing: {error}.", error=normalize_error(failure.value))
+    error = normalize_error(failure.value)
+    log.debug("Nothing answered the hello of a pairing: {error}.", error=error)
+    return error.partition(": ")[2]

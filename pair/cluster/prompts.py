@@ -52,7 +52,7 @@ class Prompt:
         exchange: What was said.
         shown: Whether people are told of it.
         proven: The other side, once it is known who that is.
-        address: The other side's, without port.
+        address: The other side's, with its port where that is another than usual.
         ended_at: Epoch milliseconds, None before the end.
         life: Who ends it, and when.
     """

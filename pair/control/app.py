@@ -5,42 +5,33 @@ Who may ask was settled before (:mod:`pair.surfaces.site`, :mod:`pair.control.au
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from klein import Klein
-from msgspec import Struct
 from twisted.internet.defer import Deferred
 
+from pair.addresses import parse_node
 from pair.choices import SettingLocked
-from pair.control import cluster, routing, views
+from pair.control import cluster, errors, jobs, nodes, routing, streaming, views
 from pair.control.openapi import document
-from pair.control.routes import ROUTES, EndpointChange, JobQuery, Nothing, Route
-from pair.errors.book import NotDismissable
-from pair.jobs.view import BadCursor, JobFilter
+from pair.control.reading import invalid, read_body, read_query
+from pair.control.route import Nothing
+from pair.control.routes import ROUTES, EndpointChange, EventQuery
 from pair.proxy.facades import NoSuchFacade, PortOccupied, PortReserved
 from pair.proxy.listeners import PortDenied
 from pair.proxy.portwords import denial
-from pair.records.jobs import JobState
 from pair.surfaces.answers import Reply, detached, json_reply, render_failures, send
 from pair.surfaces.refusals import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from klein.resource import KleinResource
-    from twisted.web.iweb import IRequest
 
+    from pair.control.events import EventHub
     from pair.control.revision import Revision
-    from pair.control.sources import ClusterSources, ControlSources
-
-S = TypeVar("S", bound=Struct)
-
-_STATES: frozenset[JobState] = frozenset(get_args(JobState))
-_PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
-_UNKNOWN = re.compile(r"(?:unknown|missing required) field `([^`]*)`")
+    from pair.control.route import Route
+    from pair.control.sources import ClusterSources, ControlSources, JobCommands, Nodes
+    from pair.surfaces.site import SurfaceRequest
 
 
 class ControlApi:
@@ -52,11 +43,13 @@ class ControlApi:
     Args:
         sources: what is shown.
         revision: whoever joins the parts subscribes its ``bump`` to all that the sources show.
+        hub: tells of changes.
     """
 
-    def __init__(self, sources: ControlSources, revision: Revision) -> None:
+    def __init__(self, sources: ControlSources, revision: Revision, hub: EventHub) -> None:
         self._sources = sources
         self._revision = revision
+        self._hub = hub
 
     def get_health(self, query: Nothing) -> Reply:
         """OP-42."""
@@ -96,34 +89,34 @@ class ControlApi:
 
     def list_engines(self, query: Nothing) -> Reply:
         """UI-37."""
-        engines = views.engine_views(self._sources.engines(), self._sources.engine_address)
+        sources = self._sources
+        engines = views.all_engines(sources.engines(), sources.engine_address, sources.peers())
         return json_reply(views.EngineList(*self._stamp(), engines))
 
     def list_models(self, query: Nothing) -> Reply:
         """UI-41."""
-        return json_reply(views.ModelList(*self._stamp(), views.model_rows(self._sources.engines())))
+        sources = self._sources
+        entries = () if sources.nodes is None else sources.nodes.all()
+        offline = {each.key for each in entries if each.presence == "offline"}
+        rows = views.model_rows((sources.engines(), *sources.peers()), offline)
+        return json_reply(views.ModelList(*self._stamp(), rows))
 
-    def list_jobs(self, query: JobQuery) -> Reply:
+    def list_jobs(self, query: jobs.JobQuery) -> Reply:
         """UI-45, JB-58."""
-        wanted = JobFilter(
-            state=None if query.state is None else _states(query.state),
-            node=None if query.node is None else self._node(query.node),
-            engine=query.engine,
-            model=query.model,
-            since=query.since,
-        )
-        try:
-            page = self._sources.jobs.page(wanted, query.limit, query.cursor)
-        except BadCursor:
-            raise _invalid("cursor", "The cursor is none that this API gave.") from None
-        return json_reply(views.JobList(*self._stamp(), page.jobs, page.next_cursor))
+        node = None if query.node is None else self._node(query.node)
+        return json_reply(jobs.listed(self._sources.jobs, query, node, self._stamp()))
 
     def get_job(self, query: Nothing, origin: str, id: str) -> Reply:
         """UI-45."""
-        job = self._sources.jobs.get(self._node(origin), id)
-        if job is None:
-            raise Refused(404, "no_such_job", "No such job is known here; ended ones are kept for a while only.")
-        return json_reply(job)
+        return json_reply(jobs.one(self._sources.jobs, self._node(origin), id))
+
+    def cancel_job(self, query: Nothing, origin: str, id: str) -> Reply:
+        """UI-46, JB-47."""
+        return json_reply(jobs.cancelled(self._sources.jobs, self._commands, self._node(origin), id))
+
+    async def clear_history(self, query: Nothing) -> Reply:
+        """UI-46."""
+        return json_reply(await jobs.cleared(self._commands))
 
     def get_routing(self, query: Nothing) -> Reply:
         """UI-54, RT-54."""
@@ -136,17 +129,48 @@ class ControlApi:
 
     def list_errors(self, query: Nothing) -> Reply:
         """UI-47, JB-79."""
-        return json_reply(views.ErrorList(*self._stamp(), self._sources.errors.entries()))
+        return json_reply(errors.ErrorList(*self._stamp(), errors.shown(self._sources.errors.entries())))
 
     def dismiss_error(self, query: Nothing, node: str, id: str) -> Reply:
         """UI-47, JB-74."""
-        if self._node(node) != self._sources.node:
-            raise Refused(404, "no_such_node", "No node has that id.")
-        try:
-            self._sources.errors.dismiss(id)
-        except NotDismissable:
-            raise Refused(404, "no_such_error", "No such error entry is shown on this node.") from None
-        return json_reply(views.Dismissed(id))
+        sources = self._sources
+        return json_reply(errors.dismissed(sources.errors, self._node(node), id, sources.node))
+
+    def hide_error(self, query: Nothing, node: str, id: str) -> Reply:
+        """UI-47, JB-73."""
+        sources = self._sources
+        if sources.hide_error is None:
+            raise _not_up()
+        return json_reply(errors.hidden(sources.hide_error, self._node(node), id))
+
+    def follow_events(self, query: EventQuery) -> streaming.EventReply:
+        """UI-61."""
+        return streaming.reply(self._hub, query)
+
+    def list_nodes(self, query: Nothing) -> Reply:
+        """UI-33."""
+        return json_reply(nodes.NodeList(*self._stamp(), tuple(self._nodes.all())))
+
+    def get_node(self, query: Nothing, id: str) -> Reply:
+        """UI-33."""
+        return json_reply(self._entry(id))
+
+    def get_telemetry(self, query: nodes.TelemetryQuery, id: str) -> Reply:
+        """UI-34, DS-96."""
+        return json_reply(nodes.history(self._nodes, self._entry(id), query.window_ms, self._sources.now()))
+
+    async def probe_node(self, query: Nothing, id: str) -> Reply:
+        """UI-35."""
+        return json_reply(await nodes.probed(self._nodes, self._entry(id)))
+
+    async def add_node(self, query: Nothing, asked: nodes.AddressBody) -> Reply:
+        """UI-35, DS-71."""
+        node, is_new = await nodes.added(self._nodes, asked)
+        return json_reply(node, 201 if is_new else 200)
+
+    async def remove_node(self, query: Nothing, id: str) -> Reply:
+        """UI-35."""
+        return json_reply(await nodes.removed(self._nodes, id))
 
     def get_cluster(self, query: Nothing) -> Reply:
         """UI-48."""
@@ -196,8 +220,23 @@ class ControlApi:
     @property
     def _cluster(self) -> ClusterSources:
         if self._sources.cluster is None:
-            raise Refused(503, "not_ready", "Membership and pairing are not up on this node.")
+            raise _not_up()
         return self._sources.cluster
+
+    @property
+    def _nodes(self) -> Nodes:
+        if self._sources.nodes is None:
+            raise _not_up()
+        return self._sources.nodes
+
+    @property
+    def _commands(self) -> JobCommands:
+        if self._sources.job_commands is None:
+            raise _not_up()
+        return self._sources.job_commands
+
+    def _entry(self, id: str) -> nodes.NodeView:
+        return nodes.node(self._nodes, id, self._sources.node)
 
     def _endpoints(self) -> tuple[views.EndpointView, ...]:
         return views.endpoint_views(self._sources.facades.endpoints(), self._sources.engines())
@@ -212,7 +251,7 @@ class ControlApi:
             message = f"It is set by the {locked.source.name}, and so cannot be changed while the node runs."
             raise Refused(409, locked.code, message, key=locked.key, source=locked.source.where) from None
         except PortReserved:
-            raise _invalid("port", "That port is kept for another part of PAIR, or for an engine.") from None
+            raise invalid("port", "That port is kept for another part of PAIR, or for an engine.") from None
         except PortOccupied as occupied:
             message = "Another program listens on that port."
             raise Refused(409, "port_occupied", message, port=str(occupied.port), holder=occupied.holder) from None
@@ -224,7 +263,7 @@ class ControlApi:
         return json_reply(next(each for each in self._endpoints() if each.facade == facade))
 
     def _node(self, node: str) -> str:
-        return self._sources.node if node == "self" else node
+        return self._sources.node if node == "self" else parse_node(node) or node
 
     def _stamp(self) -> tuple[str, int]:
         return self._revision.generation, self._revision.number
@@ -249,62 +288,18 @@ def control_resource(api: ControlApi) -> KleinResource:
 def _served(api: ControlApi, route: Route) -> Any:
     handle = getattr(api, route.operation)
 
-    def serve(request: IRequest, **path: str) -> bytes | Deferred[bytes]:
-        query, body = _read_query(request.args, route.query), _read_body(request.content.read(), route.body)
+    def serve(request: SurfaceRequest, **path: str) -> bytes | Deferred[bytes] | Deferred[None]:
+        query, body = read_query(request.args, route.query), read_body(request.content.read(), route.body)
         given = () if route.body is Nothing else (body,)
         reply = handle(query, *given, **path)
         if isinstance(reply, Reply):
             return send(request, reply)
+        if isinstance(reply, streaming.EventReply):
+            return reply.begin(request)
         return detached(Deferred.fromCoroutine(reply)).addCallback(lambda reply: send(request, reply))
 
     return serve
 
 
-def _read_query(arguments: Mapping[bytes, list[bytes]], wanted: type[S]) -> S:
-    """The query as ``wanted``.
-
-    Raises:
-        Refused: It has what ``wanted`` has not, a value that it does not allow, or the same name twice (JB-58).
-    """
-    values = {}
-    for name, given in arguments.items():
-        if len(given) > 1:
-            raise _invalid(name.decode("utf-8", "replace"), "It may be given once.")
-        values[name.decode("utf-8", "replace")] = given[0].decode("utf-8", "replace")
-    try:
-        return msgspec.convert(values, wanted, strict=False)
-    except msgspec.ValidationError as error:
-        raise _invalid(_path(error), "It is not known here, or it has a value that is not allowed.") from None
-
-
-def _read_body(data: bytes, wanted: type[S]) -> S:
-    """The body as ``wanted``; no body at all is an empty object.
-
-    Raises:
-        Refused: It is not JSON, or does not fit (UI-12).
-    """
-    try:
-        return msgspec.json.decode(data or b"{}", type=wanted)
-    except msgspec.ValidationError as error:
-        message = "The body has a field that is not known here or of a wrong type, or lacks one."
-        raise Refused(400, "bad_request", message, path=_path(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(400, "bad_request", "The body is not one JSON value.", path="") from None
-
-
-def _states(text: str) -> frozenset[JobState]:
-    states = frozenset(state for state in _STATES if state in text.split(","))
-    if len(states) != len(set(text.split(","))):
-        raise _invalid("state", f"The states are {', '.join(sorted(_STATES))}.")
-    return states
-
-
-def _invalid(path: str, message: str) -> Refused:
-    return Refused(422, "invalid_value", message, path=path)
-
-
-def _path(error: msgspec.ValidationError) -> str:
-    """The field of which ``error`` tells, as a dotted path."""
-    text = str(error)
-    place, unknown = _PLACE.search(text), _UNKNOWN.search(text)
-    return ".".join(found[1] for found in (place, unknown) if found is not None)
+def _not_up() -> Refused:
+    return Refused(503, "not_ready", "This part of PAIR is not up on this node.")

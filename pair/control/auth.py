@@ -14,7 +14,7 @@ from pair.authority import Origin, is_loopback, parse_authority, parse_origin
 from pair.surfaces.refusals import Refusal
 
 if TYPE_CHECKING:
-    from pair.control.routes import Auth, Route
+    from pair.control.route import Auth, Route
     from pair.surfaces.rules import Head
 
 BODY_LIMIT = 1024 * 1024

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pair import __version__
-from pair.control.routes import Nothing
+from pair.control.route import JSON, Nothing
 from pair.surfaces.refusals import ErrorBody
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pair.control.routes import Route
+    from pair.control.route import Route
 
 _PARAMETER = re.compile(r"<(?:[a-z]+:)?([a-z]+)>")
 
@@ -51,7 +51,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     json = _json(schemas.get(route.answer, {"type": "object"}))
-    content = {"text/plain": {"schema": {"type": "string"}}} if route.answer is bytes else json
+    content = json if route.content == JSON else {route.content: {"schema": {"type": "string"}}}
     body = {} if route.body is Nothing else {"requestBody": {"content": _json(schemas[route.body], route.example)}}
     return {
         "operationId": route.operation,
@@ -68,7 +68,7 @@ def _operation(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 def _json(schema: Any, example: Any = None) -> dict[str, Any]:
     shown = {} if example is None else {"example": msgspec.to_builtins(example)}
-    return {"application/json": {"schema": schema, **shown}}
+    return {JSON: {"schema": schema, **shown}}
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:

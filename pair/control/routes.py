@@ -7,40 +7,18 @@ from it. ``operation`` is also the name of the method of
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from pair.control import cluster, views
+from pair.control import errors, jobs, views
+from pair.control.cluster_routes import CLUSTER_ROUTES, NODE_ROUTES
+from pair.control.route import BASE, EVENTS, TEXT, Route
 from pair.control.routing import ExplainBody, Routing
-from pair.records.cluster import Invitation, Roster
-from pair.records.jobs import Job
+from pair.records.jobs import ShownJob
 from pair.routing.explain import Explanation
 
-BASE = "/api/v1"
-
-Auth = Literal["token", "public", "metrics"]
-"""``token``: the control token. ``metrics``: as the setting ``metrics.auth`` says."""
-
-Limit = Annotated[int, Meta(ge=1, le=500)]
-Instant = Annotated[int, Meta(ge=0)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
-
-
-class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
-    """No query, or an empty body."""
-
-
-class JobQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of ``GET /jobs``; ``state`` may hold several, with commas. ``since`` is in epoch milliseconds."""
-
-    state: str | None = None
-    node: str | None = None
-    engine: str | None = None
-    model: str | None = None
-    since: Instant | None = None
-    limit: Limit = 100
-    cursor: str | None = None
 
 
 class EndpointChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -50,26 +28,11 @@ class EndpointChange(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     enabled: bool | None = None
 
 
-class Route(Struct, frozen=True, kw_only=True):
-    """One method of one path.
+class EventQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """The query of ``GET /events``: topics, with commas, and the id of the last event that is known (UI-61, UI-63)."""
 
-    ``path`` is a werkzeug rule. ``cli`` is the ``pair-admin`` form, or
-    ``no_cli`` says why there is none (UI-30). ``example`` is a body for it,
-    ``status`` that of a good answer.
-    """
-
-    method: Literal["GET", "POST", "PUT", "DELETE"]
-    path: str
-    operation: str
-    summary: str
-    answer: Any
-    query: type[Struct] = Nothing
-    body: type[Struct] = Nothing
-    example: Struct | None = None
-    status: int = 200
-    auth: Auth = "token"
-    cli: str | None = None
-    no_cli: str = ""
+    topics: str | None = None
+    since: str | None = None
 
 
 ROUTES: tuple[Route, ...] = (
@@ -97,6 +60,7 @@ ROUTES: tuple[Route, ...] = (
         operation="get_metrics",
         summary="Metrics as Prometheus text.",
         answer=bytes,
+        content=TEXT,
         auth="metrics",
         no_cli="It is for Prometheus, which reads it by HTTP.",
     ),
@@ -162,9 +126,9 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path=f"{BASE}/jobs",
         operation="list_jobs",
-        summary="Jobs: running, queued, then ended ones, newest first.",
-        query=JobQuery,
-        answer=views.JobList,
+        summary="Jobs of all nodes: running, queued, then ended ones, newest first.",
+        query=jobs.JobQuery,
+        answer=jobs.JobList,
         cli="job list",
     ),
     Route(
@@ -172,8 +136,24 @@ ROUTES: tuple[Route, ...] = (
         path=f"{BASE}/jobs/<origin>/<id>",
         operation="get_job",
         summary="One job with its attempts.",
-        answer=Job,
+        answer=ShownJob,
         cli="job show",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/jobs/<origin>/<id>/cancel",
+        operation="cancel_job",
+        summary="End a job of this node: its engine is stopped, and its client answered.",
+        answer=ShownJob,
+        cli="job cancel",
+    ),
+    Route(
+        method="DELETE",
+        path=f"{BASE}/jobs/history",
+        operation="clear_history",
+        summary="Delete what this node remembers of jobs that ended.",
+        answer=jobs.Cleared,
+        cli="job clear",
     ),
     Route(
         method="GET",
@@ -197,113 +177,36 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path=f"{BASE}/errors",
         operation="list_errors",
-        summary="What is wrong now, the worst first.",
-        answer=views.ErrorList,
+        summary="What is wrong now on all nodes, the worst first.",
+        answer=errors.ErrorList,
         cli="error list",
     ),
     Route(
         method="POST",
         path=f"{BASE}/errors/<node>/dismiss/<path:id>",
         operation="dismiss_error",
-        summary="Take an error entry from sight.",
-        answer=views.Dismissed,
+        summary="Take an error entry of this node from sight, everywhere.",
+        answer=errors.Dismissed,
         cli="error dismiss",
     ),
     Route(
-        method="GET",
-        path=f"{BASE}/cluster",
-        operation="get_cluster",
-        summary="The members of the cluster, and those that were; no cluster where this node is in none.",
-        answer=Roster,
-        cli="cluster show",
-    ),
-    Route(
         method="POST",
-        path=f"{BASE}/cluster/leave",
-        operation="leave_cluster",
-        summary="Leave the cluster; no other member needs to be there for that.",
-        answer=cluster.Left,
-        cli="cluster leave",
-    ),
-    Route(
-        method="DELETE",
-        path=f"{BASE}/cluster/members/<uuid>",
-        operation="remove_member",
-        summary="Put a member out of the cluster.",
-        query=cluster.RemovalQuery,
-        answer=cluster.Removed,
-        cli="cluster remove",
+        path=f"{BASE}/errors/<node>/hide/<path:id>",
+        operation="hide_error",
+        summary="Take an error entry of any node from sight on this one, until it is raised anew.",
+        answer=errors.Hidden,
+        cli="error hide",
     ),
     Route(
         method="GET",
-        path=f"{BASE}/cluster/audit",
-        operation="list_audit",
-        summary="What was done to trust, the newest first.",
-        query=cluster.AuditQuery,
-        answer=cluster.AuditList,
-        cli="cluster audit",
+        path=f"{BASE}/events",
+        operation="follow_events",
+        summary="All that is shown, and each change of it, as it comes.",
+        query=EventQuery,
+        answer=bytes,
+        content=EVENTS,
+        cli="events",
     ),
-    Route(
-        method="POST",
-        path=f"{BASE}/cluster/invitations",
-        operation="invite",
-        summary="Invite a node; the code is in this answer and nowhere else.",
-        body=cluster.InviteBody,
-        example=cluster.InviteBody(address="192.168.1.20"),
-        answer=cluster.Invited,
-        status=201,
-        cli="invite",
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/cluster/invitations",
-        operation="list_invitations",
-        summary="Invitations in both directions; ended ones for an hour.",
-        answer=cluster.InvitationList,
-        cli="pending",
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/cluster/invitations/<id>",
-        operation="get_invitation",
-        summary="One invitation.",
-        answer=Invitation,
-        cli="invite --wait",
-    ),
-    Route(
-        method="DELETE",
-        path=f"{BASE}/cluster/invitations/<id>",
-        operation="cancel_invitation",
-        summary="Take back an invitation that this node made.",
-        answer=Invitation,
-        cli="cancel",
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/cluster/invitations/<id>/answer",
-        operation="answer_invitation",
-        summary="Accept an invitation by its code, or decline it; answers when it has ended, or after 30 s.",
-        body=cluster.AnswerBody,
-        example=cluster.AnswerBody(accept=False),
-        answer=Invitation,
-        cli="accept",
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/cluster/identity",
-        operation="get_identity",
-        summary="This node's UUID and the digest of its certificate.",
-        answer=cluster.NodeIdentity,
-        cli="identity show",
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/cluster/identity/new",
-        operation="renew_identity",
-        summary="Make a new UUID, key and certificate: the cure of a copied disk.",
-        body=cluster.NewIdentityBody,
-        example=cluster.NewIdentityBody(confirm=True, abandon=True),
-        answer=cluster.NodeIdentity,
-        cli="identity new",
-    ),
+    *NODE_ROUTES,
+    *CLUSTER_ROUTES,
 )

@@ -6,6 +6,7 @@ is the key to it (UI-15).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,17 +17,19 @@ from twisted.internet.defer import Deferred, gatherResults
 from pair import __version__
 from pair.control.app import ControlApi, control_resource
 from pair.control.auth import ControlGuard
+from pair.control.events import EventHub
 from pair.control.routes import ROUTES
 from pair.control.tokens import TokenFile
+from pair.control.topics import PASSING, topics
 from pair.control.views import Listener
 from pair.logs import Logger
 from pair.protocols.firstbyte import FirstByteFactory
 from pair.proxy.listeners import Listeners, PortDenied, PortTaken, open_listeners
 from pair.records.errors import Subject
-from pair.surfaces.site import SurfaceSite
+from pair.surfaces.site import CONNECTIONS_MAX, Room, SurfaceSite
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from twisted.internet.interfaces import IReactorTime
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from pair.control.sources import ControlSources
     from pair.interfaces import IErrorBook
     from pair.proxy.listeners import Listen
+    from pair.records.jobs import JobChanged
     from pair.settings import Settings
     from pair.statedir import StateDirectory
 
@@ -67,6 +71,7 @@ class ControlService(Service):
         state: where the two files are.
         errors: where a moved port is told.
         sources: for pid and start time.
+        hub: tells of changes while this runs.
     """
 
     name = "control"
@@ -81,6 +86,7 @@ class ControlService(Service):
         state: StateDirectory,
         errors: IErrorBook,
         sources: ControlSources,
+        hub: EventHub,
     ) -> None:
         self._factory = FirstByteFactory(reactor, site)
         self._listen = listen
@@ -90,6 +96,7 @@ class ControlService(Service):
         self._state = state
         self._errors = errors
         self._sources = sources
+        self._hub = hub
         self._listeners: Listeners | None = None
 
     @property
@@ -128,6 +135,7 @@ class ControlService(Service):
             self._listeners.close()
             self._listeners = None
             raise
+        self._hub.startService()
         log.info("The control API is at {url}.", url=self.url)
         super().startService()
 
@@ -138,7 +146,9 @@ class ControlService(Service):
         listeners, self._listeners = self._listeners, None
         if listeners is None:
             return self._site.close()
-        return gatherResults([listeners.close(), self._site.close()]).addCallback(lambda _: None)
+        # The streams end in good order before their connections are closed.
+        ends = self._hub.stopService(), listeners.close(), self._site.close()
+        return gatherResults(ends).addCallback(lambda _: None)
 
     def _open(self) -> Listeners:
         try:
@@ -170,5 +180,30 @@ def build_control(
         tokens.append(metrics)
         is_metrics_token = metrics.matches
     guard = ControlGuard(ROUTES, token.matches, is_metrics_token, settings.console.allowed_origins)
-    site = SurfaceSite(control_resource(ControlApi(sources, revision)), guard, reactor)
-    return ControlService(reactor, listen, settings.ports.control, site, tokens, state, errors, sources)
+    hub = build_hub(reactor, sources, revision, lambda: token.version)
+    # All come from this host, and followers of the event stream stay.
+    room = Room(of_one=CONNECTIONS_MAX)
+    site = SurfaceSite(control_resource(ControlApi(sources, revision, hub)), guard, reactor, room=room)
+    return ControlService(reactor, listen, settings.ports.control, site, tokens, state, errors, sources, hub)
+
+
+def build_hub(
+    reactor: IReactorTime, sources: ControlSources, revision: Revision, key: Callable[[], object]
+) -> EventHub:
+    """What tells of changes of ``sources``; ``key`` is as in :class:`EventHub`."""
+    tables, job_changed = topics(sources)
+    hub = EventHub(reactor, revision, tables, PASSING, sources.now, key)
+
+    def follow(change: JobChanged) -> None:
+        job_changed(change)
+        hub.touch("jobs")
+
+    sources.follow_jobs(follow)
+    for topic, signals in sources.changes.items():
+        for signal in signals:
+            signal.subscribe(partial(_touch, hub, topic))
+    return hub
+
+
+def _touch(hub: EventHub, topic: str, changed: object) -> None:
+    hub.touch(topic)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from twisted.internet.defer import Deferred
 
     from pair.control.cluster import Left, NodeIdentity, Removed
+    from pair.control.nodes import NodeView
     from pair.control.views import ServiceStatus
-    from pair.errors.book import ErrorBook
-    from pair.jobs.view import JobView
+    from pair.events import Signal
+    from pair.jobs.view import JobFilter, JobPage
     from pair.privacy import Secret
     from pair.proxy.scheduling import SchedulerService
     from pair.records.cluster import AuditRow, CodeKind, Invitation, Roster
     from pair.records.endpoints import Endpoint
     from pair.records.engines import EngineAddress, NodeInventory
+    from pair.records.errors import ServiceError
+    from pair.records.jobs import Job, JobChanged
+    from pair.records.nodes import ManualNode
+    from pair.records.telemetry import Sample
 
 
 class Facades(Protocol):
@@ -32,6 +37,64 @@ class Facades(Protocol):
 
     def default_port(self, name: str) -> Deferred[None]:
         """Let one seek its default port again."""
+
+
+class Nodes(Protocol):
+    """The nodes that are known, and what is known of each.
+
+    What cannot be written is an error of the store, and then nothing has changed.
+    """
+
+    def all(self) -> Sequence[NodeView]:
+        """All of them, this one first (:func:`pair.control.nodes.node_views` makes them of what the parts know)."""
+
+    def get(self, node: str) -> NodeView | None:
+        """The one of that UUID, or of that key."""
+
+    def telemetry(self, node: str, window_ms: int) -> Sequence[Sample]:
+        """How busy the node of that UUID was in the last ``window_ms``, the oldest sample first (DS-96)."""
+
+    def manual(self) -> Sequence[ManualNode]:
+        """The addresses that people, and the settings, gave."""
+
+    def add(self, address: str) -> Awaitable[tuple[ManualNode, bool]]:
+        """Take one more address, and whether it is new; else a :class:`pair.discovery.addresses.ManualError`."""
+
+    def remove(self, id: str) -> Awaitable[bool]:
+        """Take one back that a person gave; whether there was one."""
+
+    def probe(self, key: str) -> Awaitable[object]:
+        """Ask a node now whether it is there; done when its entry says what came of it."""
+
+
+class Jobs(Protocol):
+    """The jobs of the whole cluster: :class:`pair.jobs.view.JobView`, as far as the API needs it."""
+
+    def page(self, wanted: JobFilter, limit: int, cursor: str | None = None) -> JobPage:
+        """Some of them; :class:`pair.jobs.view.BadCursor` for a cursor that it did not give."""
+
+    def get(self, origin: str, id: str) -> Job | None:
+        """One of them."""
+
+
+class JobCommands(Protocol):
+    """What is done to jobs: :class:`pair.jobs.service.JobService`, as far as the API needs it."""
+
+    def cancel(self, origin: str, id: str) -> None:
+        """End one that is under way, else ``NoSuchJob``, ``NotOrigin`` or ``JobFinished`` of that module (JB-47)."""
+
+    def clear(self) -> Awaitable[object]:
+        """Delete the history of this node; an error of the store where that cannot be (UI-46)."""
+
+
+class Errors(Protocol):
+    """The error entries of all nodes (JB-79)."""
+
+    def entries(self) -> Sequence[ServiceError]:
+        """Those that are shown here, the worst first."""
+
+    def dismiss(self, id: str) -> None:
+        """Take one of this node from sight, else :class:`pair.errors.book.NotDismissable` (JB-74)."""
 
 
 class Cluster(Protocol):
@@ -110,8 +173,15 @@ class ControlSources:
         facades: where applications find us, and how that is changed.
         scheduling: plans requests.
         jobs: jobs under way and ended.
-        errors: the error entries of this node.
+        errors: what is wrong.
         cluster: membership and pairing.
+        nodes: who is there.
+        job_commands: what is done to jobs.
+        hide_error: takes an entry of any node, by that and its id, from sight on this one until its ``first_at``
+            changes (JB-73), else :class:`pair.errors.view.NoSuchEntry`.
+        peers: what other nodes offer, as each told last.
+        follow_jobs: has its argument called with each change of a job, from now on.
+        changes: by topic of the event stream, what tells that something of it is another now.
     """
 
     node: str
@@ -123,6 +193,12 @@ class ControlSources:
     engine_address: Callable[[str], EngineAddress | None]
     facades: Facades
     scheduling: SchedulerService
-    jobs: JobView
-    errors: ErrorBook
+    jobs: Jobs
+    errors: Errors
     cluster: ClusterSources | None = None
+    nodes: Nodes | None = None
+    job_commands: JobCommands | None = None
+    hide_error: Callable[[str, str], object] | None = None
+    peers: Callable[[], Sequence[NodeInventory]] = tuple
+    follow_jobs: Callable[[Callable[[JobChanged], None]], object] = lambda take: None
+    changes: Mapping[str, Sequence[Signal[Any]]] = field(default_factory=dict)

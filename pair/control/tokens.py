@@ -50,11 +50,19 @@ class TokenFile:
         token = f"{self._prefix}{secrets.token_urlsafe(32)}\n"
         self._state.replace(self._path.name, token.encode(), 0o600)
 
-    def matches(self, candidate: bytes) -> bool:
-        """Whether ``candidate`` is the token. How long it takes does not tell how much of it is right."""
+    @property
+    def version(self) -> tuple[int, ...]:
+        """It is another when the file was replaced; empty while there is none."""
         try:
             status = self._path.stat()
-            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+        except OSError:
+            return ()
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def matches(self, candidate: bytes) -> bool:
+        """Whether ``candidate`` is the token. How long it takes does not tell how much of it is right."""
+        version = self.version
+        try:
             if version != self._seen:
                 self._token, self._seen = self._path.read_bytes().strip(), version
         except OSError:

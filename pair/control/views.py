@@ -10,12 +10,10 @@ from msgspec import Struct
 
 from pair.control.snippets import curl_line, default_model
 from pair.records.engines import EngineAddress, EngineStatus, LoadedInstance, Model, NodeInventory
-from pair.records.errors import ServiceError
-from pair.records.jobs import Job
 from pair.supervision.components import Component
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from pair.records.endpoints import Endpoint
 
@@ -133,19 +131,6 @@ class ModelList(Collection, frozen=True):
     models: tuple[ModelRow, ...]
 
 
-class JobList(Collection, frozen=True, rename="camel"):
-    """``GET /jobs`` (UI-45)."""
-
-    jobs: tuple[Job, ...]
-    next_cursor: str | None
-
-
-class ErrorList(Collection, frozen=True):
-    """``GET /errors`` (UI-47)."""
-
-    errors: tuple[ServiceError, ...]
-
-
 class Snippet(Struct, frozen=True):
     """A command that can be run as it stands."""
 
@@ -174,12 +159,6 @@ class EndpointList(Collection, frozen=True):
     endpoints: tuple[EndpointView, ...]
 
 
-class Dismissed(Struct, frozen=True):
-    """The answer to a dismissal."""
-
-    dismissed: str
-
-
 def engine_views(inventory: NodeInventory, address: Callable[[str], EngineAddress | None]) -> tuple[EngineView, ...]:
     """The engines of one node."""
     views = []
@@ -197,18 +176,28 @@ def engine_views(inventory: NodeInventory, address: Callable[[str], EngineAddres
     return tuple(views)
 
 
-def model_rows(inventory: NodeInventory) -> tuple[ModelRow, ...]:
-    """The models of one node by name; names that share a digest point at each other."""
+def all_engines(
+    own: NodeInventory, address: Callable[[str], EngineAddress | None], peers: Iterable[NodeInventory]
+) -> tuple[EngineView, ...]:
+    """Those of this node, then those of others; where these answer is their own node's business."""
+    others = (each for peer in peers for each in engine_views(peer, lambda engine: None))
+    return (*engine_views(own, address), *others)
+
+
+def model_rows(inventories: Iterable[NodeInventory], offline: Container[str]) -> tuple[ModelRow, ...]:
+    """The models of nodes by name; names that share a digest point at each other. No node of ``offline`` owns any."""
     copies: defaultdict[str, list[ModelCopy]] = defaultdict(list)
     owners: defaultdict[str, set[str]] = defaultdict(set)
     names: defaultdict[str, set[str]] = defaultdict(set)
-    for engine in inventory.engines:
-        for model in engine.models:
-            copies[model.id].append(_copy(inventory.node, model))
-            if engine.status.state == "running":
-                owners[model.id].add(inventory.node)
-            if model.digest is not None:
-                names[model.digest].add(model.id)
+    for inventory in inventories:
+        for engine in inventory.engines:
+            serves = engine.status.state == "running" and inventory.node not in offline
+            for model in engine.models:
+                copies[model.id].append(_copy(inventory.node, model))
+                if serves:
+                    owners[model.id].add(inventory.node)
+                if model.digest is not None:
+                    names[model.digest].add(model.id)
     return tuple(
         ModelRow(
             name=name,

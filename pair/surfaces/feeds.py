@@ -25,10 +25,9 @@ from pair.surfaces.site import SurfaceRequest, SurfaceSite
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from twisted.internet.interfaces import IReactorTime
+    from twisted.internet.interfaces import IPushProducer, IReactorTime
     from twisted.web.iweb import IRequest
 
-    from pair.feeds.outflow import Outflow
     from pair.feeds.publisher import Feed
     from pair.feeds.wire import Position
     from pair.surfaces.callers import Callers
@@ -96,9 +95,9 @@ class FeedBody:
     def __init__(self, request: SurfaceRequest) -> None:
         self.ended: Deferred[None] = Deferred(lambda _: self._lost())
         self._request = request
-        self._stream: Outflow | None = None
+        self._stream: IPushProducer | None = None
 
-    def registerProducer(self, producer: Outflow, streaming: bool) -> None:
+    def registerProducer(self, producer: IPushProducer, streaming: bool) -> None:
         """See :class:`pair.feeds.outflow.Writer`."""
         self._stream = producer
         self._request.registerProducer(producer, streaming)

@@ -37,6 +37,7 @@ PURE = (
     *(f"pair.proxy.{each}" for each in _PROXY),
     *("pair.protocols.ndjson", *(f"pair.feeds.{each}" for each in _FEEDS)),
     *("pair.jobs.codes", "pair.jobs.merging"),
+    *("pair.control.changes", "pair.admin.sse"),
     *("pair.addresses", *(f"pair.discovery.{each}" for each in (*_DISCOVERY, *_MULTICAST))),
 )
 """Parts that are values in, values out (AR-2, PX-1)."""

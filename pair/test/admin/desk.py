@@ -12,9 +12,10 @@ import msgspec
 from pair.admin.main import run
 from pair.admin.session import Session
 from pair.test.control.samples import NOW, TOKEN, Node
+from pair.test.surfaces.wire import Conversation, request, unchunked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from twisted.trial.unittest import SynchronousTestCase
 
@@ -37,7 +38,7 @@ class Desk:
         stdin: standard input.
         typed: what is typed at a prompt that does not show it.
         prompts: those prompts.
-        then: what happens while a command sleeps, one after the other.
+        then: what happens while a command sleeps, or waits for events, one after the other. Ctrl-C ends an empty one.
         pace: how much longer than it wanted a command sleeps.
     """
 
@@ -76,6 +77,36 @@ class Desk:
         answer = self.node.ask(method, target, body, **{"authorization": None, "host": parts.netloc, **given})
         return answer.status, answer.body
 
+    def follow(self, url: str, fields: Mapping[str, str], timeout: float) -> tuple[int, Iterator[bytes]]:
+        """A request whose answer goes on, in small pieces; while it waits, something happens."""
+        parts = urlsplit(url)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        self.asked.append(("GET", target))
+        self.timeouts.append(timeout)
+        if self.fault is not None:
+            raise self.fault
+        conversation = Conversation(self.node.site())
+        conversation.send(request("GET", target, host=parts.netloc, authorization=fields["Authorization"]))
+        head, _, body = conversation.transport.value().partition(b"\r\n\r\n")
+        status = int(head.split()[1])
+        return status, self._pieces(conversation) if status == 200 else iter((body,))
+
+    def _pieces(self, conversation: Conversation) -> Iterator[bytes]:
+        sent = 0
+        while True:
+            _, _, data = conversation.transport.value().partition(b"\r\n\r\n")
+            body = unchunked(data)
+            while sent < len(body):
+                yield body[sent : sent + 100]
+                sent += 100
+            sent = len(body)
+            if data.endswith(b"\r\n0\r\n\r\n"):
+                return
+            if not self.then:
+                raise KeyboardInterrupt
+            self.then.pop(0)()
+            self.node.clock.advance(0.2)
+
     def run(self, *arguments: str) -> int:
         """Run one command; the exit code."""
         self.out.seek(0)
@@ -86,6 +117,7 @@ class Desk:
             self.environ,
             now=lambda: self.now,
             fetch=self.fetch,
+            follow=self.follow,
             out=self.out,
             err=self.err,
             stdin=self.stdin,

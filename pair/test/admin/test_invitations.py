@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair.cluster.refusing import Refusal
+from pair.control.views import Listener
 from pair.records.cluster import InvitationPeer
 from pair.test.admin.desk import Desk, Terminal
 from pair.test.control.samples import ALONE, ASKED, CODE, HOME, INVITED, MAC, NODE, NOW, OLD, RACK
@@ -84,6 +85,12 @@ class InviteTests(InvitationTestCase):
             self.assertEqual(self.desk.run("invite", "192.168.1.20", "--wait", "--json"), 1)
             self.assertEqual(self.desk.json["error"]["code"], code)
 
+    def test_where_it_was_tried(self) -> None:
+        """Where nobody could be reached it says at which address, and why (CL-57)."""
+        self.invitations.fault = Refusal("unreachable", tried="192.168.1.20:14321 (the connection was refused)")
+        self.desk.run("invite", "192.168.1.20")
+        self.assertIn("tried 192.168.1.20:14321 (the connection was refused)", self.desk.err.getvalue())
+
     def test_wait(self) -> None:
         """--wait shows the code at once and asks until the end: paired is exit 0."""
         self.desk.then = [
@@ -140,6 +147,17 @@ class PendingTests(InvitationTestCase):
         self.assertIn("The code was wrong.", self.desk.lines[1])
         self.assertIn("ends in 5 min 0 s", self.desk.lines[2])
         self.assertIn("pair-admin accept a1b20000", self.desk.err.getvalue())
+
+    def test_port(self) -> None:
+        """Who waits to be invited is told at which port (UI-31)."""
+        self.desk.run("pending")
+        self.assertIn("none can invite this one", self.desk.err.getvalue())
+        self.desk.node.listeners = (Listener("cluster", "[::]:14400", "bound"),)
+        self.desk.run("pending")
+        self.assertIn("Other machines invite this one at port 14400.", self.desk.err.getvalue())
+        self.desk.asked.clear()
+        self.desk.run("pending", "--json")
+        self.assertEqual(self.desk.asked, [("GET", "/api/v1/cluster/invitations")])
 
     def test_none(self) -> None:
         """None is told, and with --json is an empty list."""
@@ -308,6 +326,16 @@ class EndTests(InvitationTestCase):
         self.invitations.fault = Refusal("invitation_over", state="paired")
         self.assertEqual(self.desk.run("cancel", INVITED.id, "--json"), 1)
         self.assertEqual(self.desk.json["error"]["details"], {"state": "paired"})
+
+    def test_only_one_cancelled(self) -> None:
+        """Without ID it is the only open one of ours; several are exit 2 with the list, none is exit 1."""
+        self.assertEqual(self.desk.run("cancel", "--json"), 0)
+        self.assertEqual((self.desk.json["id"], self.desk.json["state"]), (INVITED.id, "cancelled"))
+        self.assertEqual(self.desk.run("cancel", "--json"), 1)
+        self.assertEqual(self.desk.json["error"]["code"], "no_such_invitation")
+        self.invitations.found = [replace(INVITED, id=id) for id in ("9f0d", "9f0e")]
+        self.assertEqual(self.desk.run("cancel"), 2)
+        self.assertIn("  9f0d  rack at 192.168.1.20, tag K7QX", self.desk.err.getvalue())
 
     def test_unreachable(self) -> None:
         """Exit 3 when nobody answers (UI-100)."""

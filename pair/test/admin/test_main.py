@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
@@ -16,11 +17,13 @@ from pair.admin import main
 from pair.admin.main import cli
 from pair.choices import SettingLocked
 from pair.control.routes import ROUTES
+from pair.control.views import Listener
 from pair.proxy.facades import PortOccupied
 from pair.records.jobs import Usage
 from pair.settings import Source
 from pair.test.admin.desk import URL, Desk, Terminal
-from pair.test.control.samples import NODE
+from pair.test.control.samples import ALONE, NODE
+from pair.test.control.test_cluster import NodeWithout
 
 READS = (
     ("status",),
@@ -30,6 +33,8 @@ READS = (
     ("endpoints", "list"),
     ("engine", "list"),
     ("model", "list"),
+    ("node", "list"),
+    ("node", "show"),
     ("job", "list"),
     ("error", "list"),
     ("version",),
@@ -153,6 +158,17 @@ class ReachTests(DeskTestCase):
         self.desk.environ = {"PAIR_STATE_DIR": "/nowhere"}
         self.assertEqual(self.desk.run("status", "--state-dir", str(self.desk.state)), 0)
 
+    def test_told_again(self) -> None:
+        """What is to be typed next names the same service (UI-102)."""
+        state = self.desk.state.rename(self.desk.state.parent / "my state")
+        self.desk.environ = {}
+        self.desk.node.cluster.present = ALONE
+        self.desk.run("cluster", "show", "--state-dir", str(state))
+        self.assertIn(f"pair-admin invite ADDRESS --state-dir '{state}'", self.desk.err.getvalue())
+        (state / "control.json").unlink()
+        self.desk.run("status", "--state-dir", str(state))
+        self.assertIn(f"twistd -n pair --state-dir '{state}'", self.desk.err.getvalue())
+
     def test_no_token(self) -> None:
         """Without a token exit 1 names its file; health needs none."""
         (self.desk.state / "control.token").unlink()
@@ -191,7 +207,7 @@ class ReachTests(DeskTestCase):
 class GrammarTests(DeskTestCase):
     def test_noun_alone(self) -> None:
         """A noun alone lists, and its plural is the same noun."""
-        for noun in ("engine", "model", "job", "error"):
+        for noun in ("node", "engine", "model", "job", "error"):
             for words in ((noun,), (f"{noun}s",), (f"{noun}s", "list")):
                 self.desk.asked.clear()
                 self.assertEqual(self.desk.run(*words), 0, words)
@@ -213,6 +229,17 @@ class GrammarTests(DeskTestCase):
             self.assertEqual(self.desk.run(*words), 2, words)
             self.assertEqual((self.desk.out.getvalue(), self.desk.asked), ("", []))
             self.assertIn("Error:", self.desk.err.getvalue())
+
+    def test_summaries(self) -> None:
+        """The help has the first sentence of each command whole."""
+        for words in ((), ("job",), ("endpoints",)):
+            with redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(self.desk.run(*words, "--help"), 0)
+            self.assertNotIn("...", out.getvalue().partition("Commands:")[2])
+        with redirect_stdout(io.StringIO()) as out:
+            self.desk.run("--help")
+        whole = "Take back an invitation that this node made; without ID the only one that is open."
+        self.assertIn(whole, " ".join(out.getvalue().split()))
 
     def test_interrupted(self) -> None:
         """Ctrl-C is exit 130 (UI-100)."""
@@ -260,6 +287,24 @@ class StatusTests(DeskTestCase):
         self.desk.run("status")
         self.assertIn("Nothing is wrong.", self.desk.out.getvalue())
         self.assertIn("None.", self.desk.out.getvalue())
+
+    def test_among_others(self) -> None:
+        """It says in which cluster the node is, and where others reach it."""
+        self.desk.node.listeners = (Listener("cluster", "0.0.0.0:14400", "bound"),)
+        self.desk.run("status")
+        self.assertEqual(self.desk.lines[2], "In the cluster home of 3; open for other nodes at 0.0.0.0:14400")
+        self.desk.node.listeners = ()
+        self.desk.node.cluster.present = ALONE
+        self.desk.run("status")
+        self.assertEqual(self.desk.lines[2], "In no cluster; no port open for other nodes")
+
+    def test_no_membership(self) -> None:
+        """While membership is not up all the rest is shown."""
+        desk = Desk(self)
+        desk.node = NodeWithout()
+        self.assertEqual(desk.run("status", "--json"), 0)
+        self.assertEqual(desk.json["cluster"], None)
+        self.assertEqual(desk.run("status"), 0)
 
     def test_not_ready(self) -> None:
         """A node that does not serve says why."""
@@ -372,50 +417,12 @@ class VerbTests(DeskTestCase):
         rows = [line.split()[:3] for line in self.desk.lines if line.startswith("smollm2:360m")]
         self.assertEqual(rows, [["smollm2:360m", "3f0c9a52", each] for each in ("embedded", "ollama")])
 
-    def test_job_filters(self) -> None:
-        """Filters are the API's."""
-        self.desk.run("job", "list", "--state", "running", "--state", "queued", "--model", "a b", "--limit", "5")
-        self.assertEqual(self.desk.asked, [("GET", "/api/v1/jobs?state=running%2Cqueued&model=a+b&limit=5")])
-
-    def test_job_pages(self) -> None:
-        """A list that goes on says how to go on."""
-        self.admit(done=True)
-        self.admit(done=True)
-        self.desk.run("job", "list", "--limit", "1")
-        cursor = self.desk.err.getvalue().split()[-1]
-        self.assertEqual(self.desk.run("job", "list", "--limit", "1", "--cursor", cursor), 0)
-        self.assertEqual(self.desk.err.getvalue(), "")
-
-    def test_job(self) -> None:
-        """One job is shown with why it is where it is, its tokens and its attempts."""
-        id = self.admit(done=True)
-        self.assertEqual(self.desk.run("job", "show", id), 0)
-        text = self.desk.out.getvalue()
-        for shown in (id, "completed", "smollm2", NODE, "rank=1/1", "5 in, 7 out", "won"):
-            self.assertIn(shown, text)
-
-    def test_dismiss(self) -> None:
-        """An entry is dismissed by its id, whatever is in it."""
-        id = "test:broken:a/b c?d"
-        self.desk.node.errors.raise_entry(id, thing="x")
-        self.assertEqual(self.desk.run("error", "dismiss", id), 0)
-        self.assertEqual(self.desk.node.errors.entries(), ())
-        self.assertEqual(self.desk.run("error", "dismiss", id), 1)
-        self.assertIn("(no_such_error, e-", self.desk.err.getvalue())
-
     def test_version(self) -> None:
         """The version is told with or without a service."""
         self.desk.run("version")
         self.assertEqual(self.desk.lines, [f"pair-admin {__version__}, service 0.1.0"])
         desk = Desk(self, running=False)
         self.assertEqual((desk.run("version", "--json"), desk.json), (0, {"version": __version__, "service": None}))
-
-    def test_hostile_names(self) -> None:
-        """A name from elsewhere plays no tricks with the terminal (UI-92)."""
-        self.desk.node.ledger.admit("lmstudio", "openai", "chat", "/v1", False, "[red]a\x1b[2Jb\u202ec\nd", 1)
-        self.desk.run("job", "list")
-        self.assertIn("[red]a[2Jbcd", self.desk.out.getvalue())
-        self.assertNotIn("\x1b", self.desk.out.getvalue())
 
 
 class ConfigTests(DeskTestCase):

@@ -31,12 +31,15 @@ class WalkTests(InviterTests):
         self.assertFalse(made.done)
         self.network.run(0.2)
         self.assertEqual(made.refused, (502, "unreachable"))
+        tried = "10.0.0.7:14321 (it took too long), 10.0.0.8:14321 (it took too long)"
+        self.assertEqual(made.error.details, {"tried": tried})
         self.assertEqual(self.tried(), [("10.0.0.7", 0.0), ("10.0.0.8", 13.0)])
         self.assertEqual((self.desk.news, self.desk.service.all(), self.desk.rows), ([], (), []))
 
     def test_nowhere(self) -> None:
         """A node whose address nobody knows is unreachable."""
-        self.assertEqual(self.desk.invite(self.node).refused, (502, "unreachable"))
+        made = self.desk.invite(self.node)
+        self.assertEqual((made.refused, made.error.details), ((502, "unreachable"), {}))
 
     def test_link_local(self) -> None:
         """A link-local address without zone is tried on each interface (CL-58)."""

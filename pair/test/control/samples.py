@@ -13,13 +13,19 @@ from pair.control.app import ControlApi, control_resource
 from pair.control.auth import ControlGuard
 from pair.control.cluster import Left, NodeIdentity, Removed
 from pair.control.conditions import CONDITIONS
+from pair.control.nodes import NodeView, node_views
 from pair.control.revision import Revision
 from pair.control.routes import ROUTES
+from pair.control.service import build_hub
 from pair.control.sources import ClusterSources, ControlSources
 from pair.control.views import Listener, ServiceStatus
+from pair.discovery.addresses import ManualError
 from pair.errors.book import ErrorBook
 from pair.errors.registry import Registry
-from pair.jobs.ledger import JobLedger
+from pair.errors.view import NoSuchEntry
+from pair.events import Signal
+from pair.jobs.ledger import JobLedger, OpenJob
+from pair.jobs.service import JobFinished, NoSuchJob, NotOrigin
 from pair.jobs.view import JobView
 from pair.privacy import Secret
 from pair.proxy.scheduling import SchedulerService
@@ -35,7 +41,10 @@ from pair.records.cluster import (
 )
 from pair.records.endpoints import Endpoint
 from pair.records.engines import EngineAddress, EngineInventory, EngineStatus, LoadedInstance, Model, NodeInventory
-from pair.records.errors import Condition
+from pair.records.errors import Condition, ServiceError, ShownError
+from pair.records.jobs import JobChanged
+from pair.records.nodes import ManualNode, NodeEntry, NodeHardware, NodeWarning
+from pair.records.telemetry import Cpu, Gpu, GpuSample, Memory, Sample, System
 from pair.routing.policies.pressure import PressurePolicy
 from pair.supervision.components import Component
 from pair.surfaces.site import SurfaceSite
@@ -113,6 +122,167 @@ ASKED = replace(
     INVITED, id="a1b20000000000000000000000000002", direction="in", peer=InvitationPeer(MAC, "mac", "192.168.1.30")
 )
 CODE = "048392"
+
+
+HARDWARE = NodeHardware(
+    System("linux", "6.8.0", "x86_64"),
+    Cpu("AMD", 16, 32, 12.5),
+    Memory(64 << 30, 16 << 30, 48 << 30),
+    (
+        Gpu(
+            "GPU-1",
+            0,
+            "nvidia",
+            "RTX 4090",
+            vram_total_bytes=24 << 30,
+            vram_used_bytes=8 << 30,
+            utilization_percent=62,
+        ),
+    ),
+)
+ENTRIES = (
+    NodeEntry(
+        NODE, NODE, "desk", "online", "self", me=True, claims=("self",), ip="192.168.1.10", ips=("192.168.1.10",)
+    ),
+    NodeEntry(
+        RACK,
+        RACK,
+        "rack",
+        "online",
+        "member",
+        claims=("roster", "mdns"),
+        last_heard_at=NOW - 400,
+        evidence="feed",
+        member=True,
+        trusted=True,
+        cluster_uuid=HOME.id,
+        cluster_state="same",
+        ip="192.168.1.20",
+        ips=("192.168.1.20", "fd00::20"),
+        services={"ni": 14318, "cl": 14321},
+        hardware=HARDWARE,
+        hardware_at=NOW - 400,
+        warnings=(NodeWarning("one_way", "It can dial this node, and not the other way round."),),
+    ),
+    NodeEntry(MAC, MAC, "mac", "offline", "stranger", claims=("mdns",), last_heard_at=NOW - 60_000, ip="192.168.1.30"),
+    NodeEntry("manual:shed:14318", None, "shed", "offline", "stranger", claims=("manual",)),
+)
+SHED = ManualNode("a1b2c3", "shed", 14318, NOW - 1000, result="timeout")
+FIXED = ManualNode("static-1", "rack.lan", 14318, NOW - 1000, RACK, NOW - 400, "ok", static=True)
+SAMPLES = (
+    Sample(NOW - 20_000, 10.0, 16 << 30, (GpuSample("GPU-1", 50.0, 8 << 30),)),
+    Sample(NOW - 4_000, 20.0, 16 << 30, (GpuSample("GPU-1", 60.0, 8 << 30),)),
+    Sample(NOW - 2_000, 30.0, 16 << 30, (GpuSample("GPU-1", None, 8 << 30),)),
+)
+
+
+class FakeNodes:
+    """See :class:`pair.control.sources.Nodes`.
+
+    Attributes:
+        entries: those of the directory.
+        inventories: what nodes offer.
+        given: by hand.
+        samples: by node.
+        asked: what was to be done.
+        fault: raised instead of doing it.
+    """
+
+    def __init__(self) -> None:
+        self.entries: tuple[NodeEntry, ...] = ENTRIES
+        self.inventories = {NODE: INVENTORY, RACK: replace(INVENTORY, node=RACK, drained=True)}
+        self.given: list[ManualNode] = [SHED, FIXED]
+        self.samples: dict[str, Sequence[Sample]] = {RACK: SAMPLES}
+        self.asked: list[tuple[str, object]] = []
+        self.fault: Exception | None = None
+
+    def all(self) -> tuple[NodeView, ...]:
+        return node_views(self.entries, self.inventories, {RACK: 2}, self.given)
+
+    def get(self, node: str) -> NodeView | None:
+        return next((each for each in self.all() if node in (each.key, each.uuid)), None)
+
+    def telemetry(self, node: str, window_ms: int) -> Sequence[Sample]:
+        return [each for each in self.samples.get(node, ()) if each.at >= NOW - window_ms]
+
+    def manual(self) -> Sequence[ManualNode]:
+        return self.given
+
+    def add(self, address: str) -> Deferred[tuple[ManualNode, bool]]:
+        self.asked.append(("add", address))
+        if not address:
+            return fail(ManualError("bad_address"))
+        found = next((each for each in self.given if each.address == address), None)
+        if found is None and self.fault is None:
+            self.given.append(ManualNode("new", address, 14318, NOW))
+        return self._done((found or self.given[-1], found is None))
+
+    def remove(self, id: str) -> Deferred[bool]:
+        self.asked.append(("remove", id))
+        kept = [each for each in self.given if each.id != id]
+        gone = len(kept) < len(self.given)
+        if self.fault is None:
+            self.given = kept
+        return self._done(gone)
+
+    def probe(self, key: str) -> Deferred[bool]:
+        self.asked.append(("probe", key))
+        return self._done(True)
+
+    def _done(self, outcome: T) -> Deferred[T]:
+        return succeed(outcome) if self.fault is None else fail(self.fault)
+
+
+class FakeJobCommands:
+    """See :class:`pair.control.sources.JobCommands`; jobs of ``view`` that came to this node can be ended.
+
+    Attributes:
+        cleared: how often the history was.
+        fault: raised instead of doing it.
+    """
+
+    def __init__(self, view: JobView) -> None:
+        self.open: dict[str, OpenJob] = {}
+        self.cleared = 0
+        self.fault: Exception | None = None
+        self._view = view
+
+    def cancel(self, origin: str, id: str) -> None:
+        job = self._view.get(origin, id)
+        if job is None:
+            raise NoSuchJob
+        if origin != NODE:
+            raise NotOrigin(origin)
+        if job.terminal or id not in self.open:
+            raise JobFinished
+        self.open.pop(id).cancelled("cancelled")
+
+    def clear(self) -> Deferred[None]:
+        self.cleared += 1
+        return succeed(None) if self.fault is None else fail(self.fault)
+
+
+class FakeErrors:
+    """See :class:`pair.control.sources.Errors`: a book, and entries of other nodes.
+
+    Attributes:
+        others: the entries of other nodes.
+        hidden: those that were hidden, by node and id.
+    """
+
+    def __init__(self, book: ErrorBook) -> None:
+        self.others: list[ShownError] = []
+        self.hidden: set[tuple[str, str]] = set()
+        self._book = book
+        self.dismiss = book.dismiss
+
+    def entries(self) -> Sequence[ServiceError]:
+        return [each for each in (*self._book.entries(), *self.others) if (each.node, each.id) not in self.hidden]
+
+    def hide(self, node: str, id: str) -> None:
+        if not any((each.node, each.id) == (node, id) for each in self.entries()):
+            raise NoSuchEntry
+        self.hidden.add((node, id))
 
 
 class FakeCluster:
@@ -249,10 +419,17 @@ class Node:
         self.ledger = JobLedger(NODE, "a1b2c3d4e5f60718", lambda: NOW)
         self.errors = ErrorBook(NODE, Registry([BROKEN, *CONDITIONS]), lambda: NOW)
         self.reasons: Sequence[str] = ()
+        self.listeners: tuple[Listener, ...] = ()
         self.inventory = INVENTORY
         self.metrics: Callable[[], bytes] | None = lambda: b"pair_up 1\n"
         self.revision = Revision("5d0e8c11a2b34f66")
         self.jobs = JobView(self.ledger, history, NODE)
+        self.job_changes: Signal[JobChanged] = Signal()
+        self.ledger.changed.subscribe(lambda job: self.job_changes.emit(JobChanged(job, None)))
+        self.job_commands = FakeJobCommands(self.jobs)
+        self.nodes = FakeNodes()
+        self.shown_errors = FakeErrors(self.errors)
+        self.peers: tuple[NodeInventory, ...] = ()
         self.facades = FakeFacades()
         self.cluster = FakeCluster()
         self.invitations = FakeInvitations()
@@ -271,6 +448,9 @@ class Node:
             self.errors,
         )
         self.scheduling.startService()
+        self.key: object = 1
+        self.hub = build_hub(self.clock, self.sources, self.revision, lambda: self.key)
+        self.hub.startService()
 
     def service(self) -> ServiceStatus:
         return ServiceStatus(
@@ -280,7 +460,7 @@ class Node:
             started_at=NOW - 5000,
             pid=42,
             state_dir="/state",
-            listeners=(Listener("console", "127.0.0.1:14300", "bound"),),
+            listeners=(Listener("console", "127.0.0.1:14300", "bound"), *self.listeners),
             components=(Component("store", "up"),),
         )
 
@@ -297,13 +477,19 @@ class Node:
             facades=self.facades,
             scheduling=self.scheduling,
             jobs=self.jobs,
-            errors=self.errors,
+            errors=self.shown_errors,
             cluster=ClusterSources(self.cluster, self.invitations),
+            nodes=self.nodes,
+            job_commands=self.job_commands,
+            hide_error=self.shown_errors.hide,
+            peers=lambda: self.peers,
+            follow_jobs=self.job_changes.subscribe,
+            changes={"errors": (self.errors.changed, self.errors.removed)},
         )
 
     def site(self) -> SurfaceSite:
         guard = ControlGuard(ROUTES, TOKEN.__eq__)
-        return SurfaceSite(control_resource(ControlApi(self.sources, self.revision)), guard, Clock())
+        return SurfaceSite(control_resource(ControlApi(self.sources, self.revision, self.hub)), guard, Clock())
 
     def ask(self, method: str, path: str, body: bytes | None = None, **fields: str | None) -> Answer:
         """One request, with the token unless ``fields`` say otherwise."""

@@ -8,17 +8,20 @@ from sqlite3 import OperationalError
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair.choices import SettingLocked
 from pair.control.app import ControlApi, control_app
-from pair.control.routes import BASE, ROUTES, Route
+from pair.control.route import BASE, EVENTS, Route
+from pair.control.routes import ROUTES
 from pair.proxy.facades import NoSuchFacade, PortOccupied, PortReserved
 from pair.proxy.listeners import PortDenied
+from pair.records.errors import ShownError
 from pair.records.jobs import Usage
 from pair.settings import Source
-from pair.test.control.samples import ASKED, NODE, NOW, RACK, TOKEN, Node
+from pair.test.control.samples import ASKED, INVENTORY, MAC, NODE, NOW, RACK, SHED, TOKEN, Node
 from pair.test.surfaces.wire import Conversation, request
 
 if TYPE_CHECKING:
@@ -27,9 +30,14 @@ if TYPE_CHECKING:
     from pair.test.surfaces.wire import Answer
 
 
+OTHERS = ShownError("test:broken:tap", RACK, "warning", "It drips.", "none", "auto", NOW, NOW, 1, 1, stale=True)
+
+
 def example_path(route: Route) -> str:
     return (
         route.path.replace("<origin>", "self")
+        .replace("/nodes/manual/<id>", f"/nodes/manual/{SHED.id}")
+        .replace("/nodes/<id>", f"/nodes/{RACK}")
         .replace("<node>", "self")
         .replace("<facade>", "ollama")
         .replace("<uuid>", RACK)
@@ -88,7 +96,7 @@ class TableTests(SynchronousTestCase):
     def test_table_is_the_url_map(self) -> None:
         """Klein has the routes of the table and no others (UI-30)."""
         node = Node()
-        urls: Map = control_app(ControlApi(node.sources, node.revision)).url_map
+        urls: Map = control_app(ControlApi(node.sources, node.revision, node.hub)).url_map
         found = {
             (method, rule.rule, rule.endpoint)
             for rule in urls.iter_rules()
@@ -109,9 +117,14 @@ class TableTests(SynchronousTestCase):
         """What a route answers is what the table says it answers (UI-30)."""
         node = Node()
         job = node.ledger.admit("lmstudio", "openai", "chat", "/v1/chat/completions", False, "m", 10)
+        node.job_commands.open[job.id] = job
         node.errors.raise_entry("test:broken:thing", thing="thing")
         node.invitations.found = [ASKED]
         for route in ROUTES:
+            if route.content == EVENTS:
+                continue  # it does not end
+            if route.operation == "hide_error":
+                node.errors.raise_entry("test:broken:thing", thing="thing")  # it was dismissed
             path = example_path(route).replace("/self/1", f"/self/{job.id}").replace("a:b", "test:broken:thing")
             answer = node.ask(route.method, path, msgspec.json.encode(route.example) if route.example else None)
             self.assertEqual(answer.status, route.status, route.operation)
@@ -200,6 +213,16 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual((rows["smollm2"]["owners"], rows["smollm2"]["sameAs"]), ([], ["smollm2:360m"]))
         self.assertEqual(rows["nomic-embed"]["sameAs"], [])
         self.assertNotIn("listed", both["copies"][0])
+
+    def test_other_nodes(self) -> None:
+        """Engines and models of other nodes are listed too; no node that is offline owns a model (UI-37, UI-41)."""
+        self.node.peers = (replace(INVENTORY, node=RACK), replace(INVENTORY, node=MAC))
+        engines = self.read("/engines")["engines"]
+        self.assertEqual([each["node"] for each in engines], [NODE, NODE, RACK, RACK, MAC, MAC])
+        self.assertEqual([each["address"] is None for each in engines], [False, True, True, True, True, True])
+        rows = {row["name"]: row for row in self.read("/models")["models"]}
+        self.assertEqual(len(rows["smollm2:360m"]["copies"]), 6)
+        self.assertEqual(rows["smollm2:360m"]["owners"], [NODE, RACK])
 
     def test_endpoints(self) -> None:
         """A bound facade comes with a model that is there and a command for it; another says why not (UI-59)."""
@@ -387,6 +410,40 @@ class JobTests(SynchronousTestCase):
             self.assertEqual((job["state"], job["attempts"][0]["engine"]), ("completed", "embedded"))
             self.assertEqual(job["usage"], {"promptTokens": 1, "outputTokens": 2})
 
+    def test_as_shown(self) -> None:
+        """A job says whether its end is a guess, and whether its origin was not heard for a while (JB-53, JB-54)."""
+        for job in (self.jobs().json["jobs"][0], self.node.ask("GET", f"{BASE}/jobs/self/a1b2c3d4e5f60718.3").json):
+            self.assertEqual((job["inferred"], job["stale"]), (False, False))
+
+    def cancel(self, id: str, origin: str = "self") -> Answer:
+        return self.node.ask("POST", f"{BASE}/jobs/{origin}/{id}/cancel")
+
+    def test_cancelled(self) -> None:
+        """A job of this node is ended, once (JB-47)."""
+        job = self.node.ledger.admit("lmstudio", "openai", "chat", "/v1/chat/completions", False, "m", 10)
+        self.node.job_commands.open[job.id] = job
+        answer = self.cancel(job.id)
+        self.assertEqual((answer.status, answer.json["state"]), (200, "cancelled"))
+        answer = self.cancel(job.id, NODE)
+        self.assertEqual((answer.status, answer.code), (409, "finished"))
+
+    def test_not_cancelled(self) -> None:
+        """Not one that is unknown, nor another node's, which is named (JB-47)."""
+        self.assertEqual((self.cancel("x.1").status, self.cancel("x.1").code), (404, "no_such_job"))
+        theirs = replace(self.node.ledger.active()[0], origin=RACK, id="b2.1")
+        self.patch(self.node.jobs, "get", lambda *_: theirs)
+        answer = self.cancel("b2.1", RACK)
+        self.assertEqual((answer.status, answer.code), (409, "not_origin"))
+        self.assertEqual(answer.json["error"]["details"], {"node": RACK})
+
+    def test_cleared(self) -> None:
+        """The history can be cleared, if the disk lets it (UI-46)."""
+        answer = self.node.ask("DELETE", f"{BASE}/jobs/history")
+        self.assertEqual((answer.status, answer.json, self.node.job_commands.cleared), (200, {"cleared": True}, 1))
+        self.node.job_commands.fault = OperationalError()
+        answer = self.node.ask("DELETE", f"{BASE}/jobs/history")
+        self.assertEqual((answer.status, answer.code), (503, "store"))
+
     def test_unknown(self) -> None:
         """An unknown one is 404 (UI-24)."""
         for path in ("/jobs/self/x.1", "/jobs/other/a1b2c3d4e5f60718.1"):
@@ -425,8 +482,31 @@ class ErrorTests(SynchronousTestCase):
         self.assertEqual((answer.status, answer.code), (404, "no_such_error"))
 
     def test_other_node(self) -> None:
-        """Nor what is another node's."""
-        self.assertEqual(self.dismiss("test:broken:x", node="other").code, "no_such_node")
+        """Nor what is another node's: that node is named, and it can be hidden here (JB-73)."""
+        self.assertEqual(self.dismiss("test:broken:x", node=RACK).code, "no_such_error")
+        self.node.shown_errors.others = [OTHERS]
+        answer = self.dismiss(OTHERS.id, node=RACK)
+        self.assertEqual((answer.status, answer.code), (409, "not_origin"))
+        self.assertEqual(answer.json["error"]["details"], {"node": RACK})
+        self.assertEqual(self.listed(), [OTHERS.id])
+
+    def test_hidden(self) -> None:
+        """An entry of any node can be hidden on this one (UI-47)."""
+        self.node.shown_errors.others = [OTHERS]
+        for node, id in ((RACK.upper(), OTHERS.id), ("self", "test:broken:a/b")):
+            self.node.errors.raise_entry("test:broken:a/b", thing="x")
+            answer = self.node.ask("POST", f"{BASE}/errors/{node}/hide/{id}")
+            self.assertEqual((answer.status, answer.json["hidden"]), (200, id))
+            self.assertNotIn(id, self.listed())
+            self.assertEqual(self.node.ask("POST", f"{BASE}/errors/{node}/hide/{id}").code, "no_such_error")
+        self.assertEqual([each.id for each in self.node.errors.entries()], ["test:broken:a/b"])
+
+    def test_stale(self) -> None:
+        """What a node said that is offline now is shown as that (JB-78)."""
+        self.node.errors.raise_entry("test:broken:a", thing="a")
+        self.node.shown_errors.others = [OTHERS]
+        entries = self.node.ask("GET", f"{BASE}/errors").json["errors"]
+        self.assertEqual([(each["node"], each["stale"]) for each in entries], [(NODE, False), (RACK, True)])
 
     def test_body(self) -> None:
         """It takes no body; an empty object is none, anything else is named (UI-12)."""

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from pair.cluster.refusing import Refusal
 from pair.control.cluster import AnswerBody, Invited
-from pair.control.routes import BASE
+from pair.control.route import BASE
 from pair.records.cluster import Invitation, Roster
 from pair.store import StoreClosed
 from pair.test.control.samples import ALONE, ASKED, CODE, HOME, INVITED, MAC, NODE, NOW, RACK, TOKEN, Node

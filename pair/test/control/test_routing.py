@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.control.routes import BASE
+from pair.control.route import BASE
 from pair.proxy.outcomes import judge_status
 from pair.proxy.scheduling import SETTLE
 from pair.routing.candidates import Candidate

@@ -39,6 +39,15 @@ class Answer(Struct):
         return code
 
 
+def unchunked(data: bytes) -> bytes:
+    """A body from its chunks, the last of which may be yet to come."""
+    body = b""
+    while data:
+        size, _, data = data.partition(b"\r\n")
+        body, data = body + data[: int(size, 16)], data[int(size, 16) + 2 :]
+    return body
+
+
 class Transport(StringTransportWithDisconnection):
     """As a socket's, it says that it is closing before it is closed."""
 

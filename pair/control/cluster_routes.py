@@ -1,0 +1,163 @@
+"""The routes for nodes and for the cluster (UI-33 to UI-35, UI-48 to UI-51). Pure data."""
+
+from __future__ import annotations
+
+from pair.control import cluster, nodes
+from pair.control.route import BASE, Route
+from pair.records.cluster import Invitation, Roster
+from pair.records.nodes import ManualNode
+
+NODE_ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path=f"{BASE}/nodes",
+        operation="list_nodes",
+        summary="The nodes that are known: this one, members, and those that were found or given by address.",
+        answer=nodes.NodeList,
+        cli="node list",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/nodes/<id>",
+        operation="get_node",
+        summary="One node.",
+        answer=nodes.NodeView,
+        cli="node show",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/nodes/<id>/telemetry",
+        operation="get_telemetry",
+        summary="How busy a node was in the last minutes.",
+        query=nodes.TelemetryQuery,
+        answer=nodes.TelemetryHistory,
+        no_cli="It is for charts; pair-admin node show has the newest figures.",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/nodes/<id>/probe",
+        operation="probe_node",
+        summary="Ask a node now whether it is there.",
+        answer=nodes.NodeView,
+        cli="node probe",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/nodes/manual",
+        operation="add_node",
+        summary="Look for a node at an address, too; 200 if that was done already. It pairs with nobody.",
+        body=nodes.AddressBody,
+        example=nodes.AddressBody("192.168.1.20"),
+        answer=ManualNode,
+        status=201,
+        cli="node add",
+    ),
+    Route(
+        method="DELETE",
+        path=f"{BASE}/nodes/manual/<id>",
+        operation="remove_node",
+        summary="Look there no more.",
+        answer=nodes.Gone,
+        cli="node remove",
+    ),
+)
+
+CLUSTER_ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster",
+        operation="get_cluster",
+        summary="The members of the cluster, and those that were; no cluster where this node is in none.",
+        answer=Roster,
+        cli="cluster show",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/cluster/leave",
+        operation="leave_cluster",
+        summary="Leave the cluster; no other member needs to be there for that.",
+        answer=cluster.Left,
+        cli="cluster leave",
+    ),
+    Route(
+        method="DELETE",
+        path=f"{BASE}/cluster/members/<uuid>",
+        operation="remove_member",
+        summary="Put a member out of the cluster.",
+        query=cluster.RemovalQuery,
+        answer=cluster.Removed,
+        cli="cluster remove",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster/audit",
+        operation="list_audit",
+        summary="What was done to trust, the newest first.",
+        query=cluster.AuditQuery,
+        answer=cluster.AuditList,
+        cli="cluster audit",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/cluster/invitations",
+        operation="invite",
+        summary="Invite a node; the code is in this answer and nowhere else.",
+        body=cluster.InviteBody,
+        example=cluster.InviteBody(address="192.168.1.20"),
+        answer=cluster.Invited,
+        status=201,
+        cli="invite",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster/invitations",
+        operation="list_invitations",
+        summary="Invitations in both directions; ended ones for an hour.",
+        answer=cluster.InvitationList,
+        cli="pending",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster/invitations/<id>",
+        operation="get_invitation",
+        summary="One invitation.",
+        answer=Invitation,
+        cli="invite --wait",
+    ),
+    Route(
+        method="DELETE",
+        path=f"{BASE}/cluster/invitations/<id>",
+        operation="cancel_invitation",
+        summary="Take back an invitation that this node made.",
+        answer=Invitation,
+        cli="cancel",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/cluster/invitations/<id>/answer",
+        operation="answer_invitation",
+        summary="Accept an invitation by its code, or decline it; answers when it has ended, or after 30 s.",
+        body=cluster.AnswerBody,
+        example=cluster.AnswerBody(accept=False),
+        answer=Invitation,
+        cli="accept",
+    ),
+    Route(
+        method="GET",
+        path=f"{BASE}/cluster/identity",
+        operation="get_identity",
+        summary="This node's UUID and the digest of its certificate.",
+        answer=cluster.NodeIdentity,
+        cli="identity show",
+    ),
+    Route(
+        method="POST",
+        path=f"{BASE}/cluster/identity/new",
+        operation="renew_identity",
+        summary="Make a new UUID, key and certificate: the cure of a copied disk.",
+        body=cluster.NewIdentityBody,
+        example=cluster.NewIdentityBody(confirm=True, abandon=True),
+        answer=cluster.NodeIdentity,
+        cli="identity new",
+    ),
+)
