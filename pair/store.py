@@ -98,6 +98,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        "CREATE TABLE manual_node (id TEXT PRIMARY KEY, address TEXT NOT NULL, port INTEGER NOT NULL, uuid TEXT,"
+        " added_at INTEGER NOT NULL, last_ok_at INTEGER, UNIQUE (address, port)) WITHOUT ROWID",
+        "CREATE TABLE peer_address (uuid TEXT NOT NULL, service TEXT NOT NULL, address TEXT NOT NULL,"
+        " port INTEGER NOT NULL, last_ok_at INTEGER NOT NULL,"
+        " PRIMARY KEY (uuid, service, address, port)) WITHOUT ROWID",
+    ),
 )
 """The statements that lead from schema n to n + 1, at index n. Once released they are never changed."""
 

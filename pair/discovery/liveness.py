@@ -199,6 +199,10 @@ class Liveness:
                 node.due = max(now, began + GOODBYE_SECONDS)
         return []
 
+    def break_off(self) -> None:
+        """The checks under way will never end: they count as if they had not begun."""
+        self._checking.clear()
+
     # Reasons for doubt.
 
     def goodbye(self, key: str, now: float) -> list[Action]:

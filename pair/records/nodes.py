@@ -13,7 +13,7 @@ Presence = Literal["online", "suspect", "offline"]
 Relation = Literal["self", "member", "pending", "other_cluster", "stranger"]
 ClusterState = Literal["same", "other", "none", "unknown"]
 EvidenceKind = Literal["feed", "inference", "telemetry", "inbound", "mdns", "probe_ni", "probe_em"]
-ManualResult = Literal["ok", "timeout", "refused", "unreachable", "unresolvable", "not_pair", "never"]
+ProbeResult = Literal["ok", "timeout", "refused", "unreachable", "unresolvable", "not_pair", "never"]
 
 DEFAULT_PORTS = {
     "ni": 14318,
@@ -79,10 +79,11 @@ class NodeEntry(Struct, frozen=True, rename="camel"):
 
 
 class ManualNode(Struct, frozen=True, rename="camel"):
-    """A node that was given by its address (DS-72), and what came of the last question to it (DS-73).
+    """A node that a person gave by its address, or the settings, which then have to be edited to take it away.
 
-    ``uuid`` is of the node that answered there last. ``static``: the settings
-    name it, and nothing else can take it away (DS-71).
+    ``address`` is an IP literal or a host's name, ``port`` that of node-info.
+    ``uuid`` is whose answer came last; None: none ever did. ``result`` is what
+    came of the last probe. ``static`` ones are from ``discovery.static_peers``.
     """
 
     id: str
@@ -91,7 +92,7 @@ class ManualNode(Struct, frozen=True, rename="camel"):
     added_at: int
     uuid: str | None = None
     last_ok_at: int | None = None
-    result: ManualResult = "never"
+    result: ProbeResult = "never"
     static: bool = False
 
 

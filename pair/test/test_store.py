@@ -267,6 +267,22 @@ class OpenTests(SynchronousTestCase):
         self.assertEqual([len(found[each]) for each in tables], [1, 1, 1, 1, 1, 0, 0])
         self.assertEqual([name.split("-")[1] for name in self.backups()], ["v1"])
 
+    def test_from_schema_2(self) -> None:
+        """A stored file of schema 2 keeps its rows, and knows of no node by address yet (AR-16)."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.executescript((SAMPLES / "schema2.sql").read_text())
+        store = self.store()
+        store.open()
+        self.addCleanup(lambda: self.turns.wait(store.close()))
+        kept = ("identity", "choices", "job_history", "statement", "membership", "cluster_archive", "trust_audit")
+        new = ("manual_node", "peer_address")
+
+        def counts(connection: sqlite3.Connection) -> list[int]:
+            return [connection.execute(f"SELECT count(*) FROM {each}").fetchone()[0] for each in (*kept, *new)]
+
+        self.assertEqual(store.read(counts), [1] * len(kept) + [0] * len(new))
+        self.assertEqual([name.split("-")[1] for name in self.backups()], ["v2"])
+
     def test_newest_backups_kept(self) -> None:
         """Of the backups the newest three are kept, by their time and not by their schema."""
         more: list[tuple[str, ...]] = []
