@@ -2,7 +2,8 @@
 
 Pure. A topic is a table of records by key. It is read as a whole, again and
 again, and what differs from the last reading is what there is to tell; so that
-whoever applies all changes to a snapshot has what a later snapshot would show.
+whoever applies all changes to a snapshot has what a later snapshot would show,
+but for times and figures that change all the time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from pair.control.revision import Revision
 
@@ -81,8 +82,15 @@ class Told(Struct, frozen=True):
     frame: bytes
 
 
-def coalesce(before: Mapping[str, Any], reading: Reading) -> Iterator[tuple[str, Any]]:
+def coalesce(
+    before: Mapping[str, Any], reading: Reading, still: Callable[[Any], Any] | None = None
+) -> Iterator[tuple[str, Any]]:
     """What to tell of a topic that was ``before``: for each key the last change alone, but all of the ends.
+
+    Args:
+        before: the last reading's table.
+        reading: the topic now.
+        still: a record without what changes all the time, and is not told for that alone.
 
     Yields:
         Key and record; None where there is none any more.
@@ -97,7 +105,9 @@ def coalesce(before: Mapping[str, Any], reading: Reading) -> Iterator[tuple[str,
             yield key, None
     for key, value in reading.table.items():
         last = known.get(key)
-        if last is not value and last != value:
+        if last is value or last == value:
+            continue
+        if still is None or last is None or still(last) != still(value):
             yield key, value
 
 
@@ -109,13 +119,21 @@ def frame(event: str, id: str, data: Any) -> bytes:
 class Board:
     """The topics as they were read last, and a ring of their last changes.
 
-    What is read of one of ``passing`` is worth telling only while it is new: it is
-    not kept in the ring.
+    Args:
+        revision: numbers what is told.
+        passing: topics of which only what is new is worth telling: they are not kept in the ring.
+        still: by topic, as for :func:`coalesce`.
     """
 
-    def __init__(self, revision: Revision, passing: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        revision: Revision,
+        passing: Collection[str] = (),
+        still: Mapping[str, Callable[[Any], Any]] | None = None,
+    ) -> None:
         self._revision = revision
         self._passing = passing
+        self._still = still or {}
         self._tables: dict[str, Mapping[str, Any]] = {}
         self._ring: deque[Told] = deque()
         self._floor = 0
@@ -136,7 +154,7 @@ class Board:
             self._revision.bump()
             self._floor = self._revision.number
             return []
-        told = [self._told(topic, key, value) for key, value in coalesce(before, reading)]
+        told = [self._told(topic, key, value) for key, value in coalesce(before, reading, self._still.get(topic))]
         if topic not in self._passing:
             self._ring.extend(told)
             while len(self._ring) > RING:

@@ -6,7 +6,7 @@ function that reads it, a stream a :class:`Writer`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, gatherResults
@@ -151,6 +151,7 @@ class EventHub(Service):
         revision: which numbers the changes; the lists of the API have it too, so a stream can go on from a list.
         topics: how each is read.
         passing: those of ``topics`` that are another at each reading, such as measurements.
+        still: by topic, as for :func:`pair.control.changes.coalesce`.
         now: epoch milliseconds.
         key: what opens the API now; when it is another, all streams that the former opened end (UI-15).
     """
@@ -161,6 +162,7 @@ class EventHub(Service):
         revision: Revision,
         topics: Mapping[str, Callable[[], Reading]],
         passing: Collection[str],
+        still: Mapping[str, Callable[[Any], Any]],
         now: Callable[[], int],
         key: Callable[[], object],
     ) -> None:
@@ -169,7 +171,7 @@ class EventHub(Service):
         self._passing = frozenset(passing)
         self._now = now
         self._key = key
-        self._board = Board(revision, self._passing)
+        self._board = Board(revision, self._passing, still)
         self._subscribers: dict[Subscriber, None] = {}
         self._touched: set[str] = set()
         self._flushing: IDelayedCall | None = None

@@ -20,7 +20,7 @@ from pair.control.auth import ControlGuard
 from pair.control.events import EventHub
 from pair.control.routes import ROUTES
 from pair.control.tokens import TokenFile
-from pair.control.topics import PASSING, topics
+from pair.control.topics import PASSING, STILL, topics
 from pair.control.views import Listener
 from pair.logs import Logger
 from pair.protocols.firstbyte import FirstByteFactory
@@ -192,7 +192,7 @@ def build_hub(
 ) -> EventHub:
     """What tells of changes of ``sources``; ``key`` is as in :class:`EventHub`."""
     tables, job_changed = topics(sources)
-    hub = EventHub(reactor, revision, tables, PASSING, sources.now, key)
+    hub = EventHub(reactor, revision, tables, PASSING, STILL, sources.now, key)
 
     def follow(change: JobChanged) -> None:
         job_changed(change)

@@ -9,17 +9,22 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from pair.control.changes import Reading
 from pair.control.errors import shown
-from pair.control.nodes import LATEST_MS
-from pair.control.views import all_engines
+from pair.control.nodes import LATEST_MS, NodeView
+from pair.control.views import EngineView, all_engines
 from pair.jobs.view import JobFilter
 from pair.records.jobs import TERMINAL, Job, ShownJob
+from pair.records.nodes import NodeHardware
+from pair.records.telemetry import Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pair.control.sources import ControlSources, Jobs
+    from pair.records.cluster import Roster
     from pair.records.jobs import JobChanged
 
 PASSING = frozenset({"telemetry"})
@@ -89,6 +94,49 @@ class JobTopic:
                 del self._ended[next(iter(self._ended))]
         else:
             self._active[key] = ShownJob.of(job)
+
+
+def still_hardware(found: NodeHardware | None) -> NodeHardware | None:
+    """What a machine is, without how busy."""
+    if found is None:
+        return None
+    return NodeHardware(
+        found.os,
+        found.cpu and replace(found.cpu, utilization_percent=None),
+        found.memory and replace(found.memory, used_bytes=None, available_bytes=None),
+        tuple(
+            Gpu(each.id, each.index, each.vendor, each.name, each.driver, each.unified, each.vram_total_bytes)
+            for each in found.gpus
+        ),
+    )
+
+
+def still_node(view: NodeView) -> NodeView:
+    """A node without figures, and without when and by what it was heard last."""
+    return replace(
+        view,
+        last_heard_at=None,
+        evidence=None,
+        hardware=still_hardware(view.hardware),
+        hardware_at=None,
+        inventory_at=None,
+        manual=tuple(replace(each, last_ok_at=None) for each in view.manual),
+        revision=0,
+    )
+
+
+def still_engine(view: EngineView) -> EngineView:
+    """An engine without when it was asked last."""
+    return replace(view, health_at=None, models_at=None)
+
+
+def still_roster(roster: Roster) -> Roster:
+    """The cluster without when each member was seen last."""
+    return replace(roster, members=tuple(replace(each, last_seen_at=None) for each in roster.members))
+
+
+STILL: Mapping[str, Callable[[Any], Any]] = {"nodes": still_node, "engines": still_engine, "cluster": still_roster}
+"""What of a record is told when it changes; the rest is told with it, and lists and ``telemetry`` have it (UI-64)."""
 
 
 def topics(sources: ControlSources) -> tuple[dict[str, Callable[[], Reading]], Callable[[JobChanged], None]]:

@@ -68,6 +68,13 @@ class CoalesceTests(SynchronousTestCase):
             list(coalesce({"a": 1, "b": 2}, Reading({"a": 3, "c": 4}))), [("b", None), ("a", 3), ("c", 4)]
         )
 
+    def test_still(self) -> None:
+        """A record that is another only in what changes all the time is not told; it is told with the rest."""
+        before = {"a": (1, 100), "b": (1, 100), "c": (1, 100)}
+        reading = Reading({"a": (1, 200), "b": (2, 200), "c": (1, 100), "d": (1, 200)})
+        told = list(coalesce(before, reading, lambda value: value[0]))
+        self.assertEqual(told, [("b", (2, 200)), ("d", (1, 200))])
+
     def test_end_that_left(self) -> None:
         """An end is told though it is out of the table by now, once if it is not (UI-64)."""
         told = list(coalesce({"a": 1}, Reading({"b": 8}, (("a", 9), ("b", 8), ("c", 7)))))

@@ -63,7 +63,7 @@ class HubTestCase(SynchronousTestCase):
         self.key = 1
         topics = {topic: lambda topic=topic: self.read(topic) for topic in self.tables}
         self.revision = Revision("5d0e8c11a2b34f66")
-        self.hub = EventHub(self.clock, self.revision, topics, {"telemetry"}, lambda: NOW, lambda: self.key)
+        self.hub = EventHub(self.clock, self.revision, topics, {"telemetry"}, {}, lambda: NOW, lambda: self.key)
         self.hub.startService()
 
     def read(self, topic: str) -> Reading:

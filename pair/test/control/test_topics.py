@@ -182,6 +182,31 @@ class TopicTests(StreamTestCase):
         ((topic, key, _),) = following.changes()
         self.assertEqual((topic, key), ("errors", f"{NODE}/test:broken:lamp"))
 
+    def test_what_changes_all_the_time(self) -> None:
+        """Figures and times alone are no news; who comes anew gets the newest all the same (UI-64)."""
+        following = self.follow()
+        following.snapshot()
+        me, rack, *others = self.node.nodes.entries
+        hardware = rack.hardware
+        assert hardware is not None
+        (gpu,) = hardware.gpus
+        busy = replace(hardware, gpus=(replace(gpu, utilization_percent=99, sampled_at=NOW),))
+        rack = replace(rack, last_heard_at=NOW, evidence="mdns", hardware=busy, hardware_at=NOW)
+        self.node.nodes.entries = (me, rack, *others)
+        self.node.nodes.given = [replace(each, last_ok_at=NOW) for each in self.node.nodes.given]
+        embedded = INVENTORY.engines[0]
+        checked = replace(embedded, status=replace(embedded.status, health_at=NOW, models_at=NOW))
+        self.node.inventory = replace(INVENTORY, engines=(checked, *INVENTORY.engines[1:]))
+        seen = replace(ROSTER.members[1], last_seen_at=NOW)
+        self.node.cluster.present = replace(ROSTER, members=(ROSTER.members[0], seen, *ROSTER.members[2:]))
+        self.node.clock.pump([0.1] * 12)
+        self.assertEqual(following.changes(), [])
+        self.assertEqual(self.follow().snapshot()["nodes"][RACK]["lastHeardAt"], NOW)
+        self.node.nodes.entries = (me, replace(rack, presence="suspect"), *others)
+        self.node.clock.pump([0.1] * 12)
+        ((_, key, value),) = following.changes()
+        self.assertEqual((key, value["hardware"]["gpus"][0]["utilizationPercent"]), (RACK, 99))
+
     def test_what_has_none(self) -> None:
         """What has none is seen at the next look."""
         following = self.follow()
