@@ -112,7 +112,7 @@ class Checks:
     def close(self) -> None:
         """Cancel all rounds, and those who wait for them."""
         rounds, self._rounds = self._rounds, {}
-        for each in rounds.values():
+        for each in reversed(rounds.values()):  # or the first would make room for the next
             waiting, each.waiting = each.waiting, []
             if each.work is not None:
                 each.work.cancel()

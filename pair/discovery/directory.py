@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from twisted.application.service import MultiService
 from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 
-from pair.addresses import spread, zones
-from pair.discovery.addresses import candidates
 from pair.discovery.checks import Aim, Checks
 from pair.discovery.claims import Claim
 from pair.discovery.confirmed import Confirmed
@@ -25,6 +23,7 @@ from pair.discovery.nodes import Nodes
 from pair.discovery.own import OwnRecord
 from pair.discovery.sightings import Sightings
 from pair.discovery.surroundings import Surroundings, system_clocks
+from pair.discovery.whereabouts import Whereabouts
 from pair.events import Signal
 from pair.records.asking import Answer
 from pair.records.nodes import NodeAdded, NodeChanged, NodeRekeyed, NodeRemoved
@@ -116,6 +115,7 @@ class DirectoryService(MultiService):
             settings.node.bind,
         )
         self._confirmed = Confirmed(store, now)
+        self._whereabouts = Whereabouts(self._nodes, self._confirmed, self.links, lambda uuid: uuid in self._members)
         self.events: Signal[NodeEvent] = self._nodes.events
         self.own: Signal[Own] = self._record.changed
         self.woken: Signal[None] = Signal()
@@ -139,7 +139,7 @@ class DirectoryService(MultiService):
             self._aim,
             self.manual.probe,
             lambda answer, aim: self._answered(answer, aim.pinned),
-            lambda uuid: self.doubt_place(uuid, "ni"),
+            lambda uuid: self._whereabouts.doubt(uuid, "ni"),
         )
         self._doubts = Doubts(clock, me, self._nodes, asking, errors, standing, self.links, self._answered)
         self._sightings = Sightings(clock, me, self._nodes, self._doubts, multicast, errors, self.links)
@@ -199,10 +199,11 @@ class DirectoryService(MultiService):
 
     def places(self, node: str, service: str) -> tuple[Place, ...]:
         """Where to dial a service of a node, in order (DS-36, DS-38)."""
-        if node not in self._nodes.claims:
-            return ()
-        known = candidates(service, self._nodes.reach(node, service))
-        return spread((*known, *self._confirmed.places(node, service)), zones(self._around.found))
+        return self._whereabouts.places(node, service)
+
+    def links(self) -> tuple[Interface, ...]:
+        """The interfaces of this host, as they were last seen."""
+        return self._around.found
 
     # What others of this node tell.
 
@@ -222,8 +223,7 @@ class DirectoryService(MultiService):
             self._nodes.facts(uuid).authenticated = None
             self._nodes.drop(uuid, "roster")
         for uuid, claim in roster.items():
-            facts = self._nodes.facts(uuid)
-            facts.confirmed = {**self._confirmed.last(uuid), **facts.confirmed}
+            self._whereabouts.recall(uuid)
             self._nodes.put(claim)
         self._confirmed.retain(self._members)
         self._record.gather()
@@ -231,19 +231,11 @@ class DirectoryService(MultiService):
 
     def confirm(self, node: str, service: str, place: Place) -> None:
         """A service of a node has answered at ``place``, and proven to be the node's (DS-38)."""
-        if node not in self._nodes.claims:
-            return
-        confirmed = self._nodes.facts(node).confirmed
-        if confirmed.get(service) != place:
-            confirmed[service] = place
-            self._nodes.refresh(node)
-        if node in self._members:
-            self._confirmed.keep(node, service, place)
+        self._whereabouts.confirm(node, service, place)
 
     def doubt_place(self, node: str, service: str) -> None:
         """A service of a node could not be reached where it answered last."""
-        if node in self._nodes.claims and self._nodes.facts(node).confirmed.pop(service, None) is not None:
-            self._nodes.refresh(node)
+        self._whereabouts.doubt(node, service)
 
     def note(self, node: str, kind: EvidenceKind) -> None:
         """There is a sign of life of a node, proven by its identity (section 9)."""
@@ -267,7 +259,11 @@ class DirectoryService(MultiService):
             place: Where from; None: over a feed, or from this very process.
             leaf: The digest of the certificate that was shown there.
         """
-        if info.host_uuid != node or node not in self._nodes.claims:
+        if info.host_uuid != node:
+            return
+        if node not in self._nodes.claims:
+            if place is not None:
+                self._whereabouts.displace(node, place)
             return
         if place is not None:
             self._doubts.saw(Answer(info, place, leaf))
@@ -281,7 +277,7 @@ class DirectoryService(MultiService):
             self._sightings.answered(place.host)
         if proven:
             if place is not None:
-                self._displace(node, place)
+                self._whereabouts.displace(node, place)
                 self.confirm(node, "ni", place)
             self.note(node, "telemetry")
 
@@ -343,10 +339,6 @@ class DirectoryService(MultiService):
 
     # How it is done.
 
-    def links(self) -> tuple[Interface, ...]:
-        """The interfaces of this host, as they were read last."""
-        return self._around.found
-
     def _is_pinned(self, uuid: str) -> bool:
         standing = self._standing()
         return uuid in standing.pins and uuid in standing.members
@@ -390,10 +382,3 @@ class DirectoryService(MultiService):
 
     def _answered(self, answer: Answer, proven: bool) -> None:
         self.told(answer.info.host_uuid, answer.info, proven, answer.place, answer.leaf)
-
-    def _displace(self, node: str, place: Place) -> None:
-        """Whoever answered at ``place`` before does so no more (DS-69)."""
-        for each in self._nodes.entries:
-            if each.uuid is not None and each.uuid != node and each.confirmed.get("ni") == str(place):
-                self.doubt_place(each.uuid, "ni")
-                self._nodes.take(self._nodes.liveness.doubt(each.uuid))

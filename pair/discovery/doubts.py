@@ -100,7 +100,7 @@ class Doubts:
     def close(self) -> None:
         """Look into nothing any more."""
         works, self._works = self._works, {}
-        for work in works.values():
+        for work in reversed(works.values()):  # or the first would make room for the next
             work.cancel()
 
     def tick(self) -> None:
@@ -234,8 +234,7 @@ class Doubts:
             return  # whoever makes so many conflicts gains nothing by more
         ticket = object()
         done = self._slots.run(lambda: Deferred.fromCoroutine(work()))
-        if not done.called:
-            self._works[ticket] = done
+        self._works[ticket] = done
         done.addErrback(_ended).addBoth(lambda _: self._works.pop(ticket, None))
 
     def _name(self, uuid: str) -> str:

@@ -29,7 +29,7 @@ def imports_reactor(path: Path) -> bool:
 
 
 _PROXY = ("browser", "headers", "replies", "bodies", "merge", "outcomes", "endings")
-_DISCOVERY = ("txt", "addresses", "claims", "entries", "liveness", "watched", "conflicts", "bursts")
+_DISCOVERY = ("txt", "addresses", "claims", "entries", "liveness", "watched", "conflicts", "bursts", "blocked")
 _MULTICAST = ("packets", "hearing", "sending")
 _FEEDS = ("wire", "codec", "table", "reader")
 PURE = (

@@ -443,6 +443,13 @@ class ToldTests(DirectoryCase):
         self.assertEqual(self.entry(B).confirmed, {"ni": str(at(A))})
         self.assertEqual(self.entry(A).confirmed, {})
 
+    def test_unknown_at_the_address(self) -> None:
+        """So it is where the other is known by nothing else."""
+        self.hear(A)
+        self.directory.told(A, info(A), authenticated=False, place=at(A))
+        self.directory.told(B, info(B), authenticated=False, place=at(A))
+        self.assertEqual((self.presence(A), self.others()), ("suspect", {A}))
+
     def test_probe(self) -> None:
         """Whoever asks for a check gets the entry as it is then (UI-35)."""
         self.join(A)
