@@ -42,7 +42,9 @@ def find(text: str, nodes: Iterable[Row]) -> str | None:
 
 
 def entry_of(text: str, nodes: Sequence[Row]) -> Row:
-    """The one of ``nodes``, as ``GET /nodes`` has them, that ``text`` means: UUID or its beginning, name, or ``self``.
+    """The one of ``nodes``, as ``GET /nodes`` has them, that ``text`` means.
+
+    It is a UUID or its beginning, a name, ``self``, or an address by which somebody gave the node.
 
     Raises:
         Failed: It means none, or several.
@@ -50,11 +52,24 @@ def entry_of(text: str, nodes: Sequence[Row]) -> Row:
     if text == "self":
         return next(each for each in nodes if each["self"])
     whole = uuid_of(text) or text
-    key = whole if any(each["key"] == whole for each in nodes) else find(text, map(_named, nodes))
+    known = [each for each in nodes if each["key"] == whole]
+    known = known or [each for each in nodes if any(text in names_of(given) for given in each["manual"])]
+    key = known[0]["key"] if known else find(text, map(_named, nodes))
     for each in nodes:
         if each["key"] == key:
             return each
     raise Failed("no_such_node", "No node here has that name, or a UUID that begins so.")
+
+
+def place_of(given: Row) -> str:
+    """The address of a node that was given by it: ``host:port``, as the API writes it too."""
+    host = word(given["address"])
+    return f"[{host}]:{given['port']}" if ":" in host else f"{host}:{given['port']}"
+
+
+def names_of(given: Row) -> tuple[str, str, str]:
+    """What such an address may be called: its id, or itself, with or without port."""
+    return str(given["id"]), str(given["address"]), place_of(given)
 
 
 def _named(entry: Row) -> Row:

@@ -9,8 +9,7 @@ import click
 from pair.admin.api import decoded, segment
 from pair.admin.failures import Failed
 from pair.admin.grammar import Noun, with_session
-from pair.admin.naming import entry_of
-from pair.admin.words import word
+from pair.admin.naming import entry_of, names_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +58,7 @@ def node_remove(session: Session, address: str) -> None:
     """Look at an address no more; ADDRESS may also be the node that was found there."""
     given = _given(session, address)
     body = session.api.delete(f"/nodes/manual/{segment(str(given['id']))}")
-    session.show(body, lambda: f"Removed: {_place(given)}")
+    session.show(body, lambda: f"Removed: {place_of(given)}")
 
 
 @node.command("probe")
@@ -87,21 +86,15 @@ def _given(session: Session, text: str) -> Row:
     """
     nodes = _listed(session)
     every: dict[str, Row] = {str(each["id"]): each for node in nodes for each in node["manual"]}
-    found = [each for each in every.values() if text in (each["id"], each["address"], _place(each))]
+    found = [each for each in every.values() if text in names_of(each)]
     if not found:
         found = list(entry_of(text, nodes)["manual"])
         if not found:
             raise Failed("no_such_address", "That node was not added by its address, so there is none to remove.")
     if len(found) > 1:
-        several = ", ".join(map(_place, found))
+        several = ", ".join(map(place_of, found))
         raise Failed("ambiguous", f"Several addresses are meant by that: {several}. Say which.")
     return found[0]
-
-
-def _place(given: Row) -> str:
-    """``host:port``, as the API writes it too."""
-    host = word(given["address"])
-    return f"[{host}]:{given['port']}" if ":" in host else f"{host}:{given['port']}"
 
 
 def _tables() -> Any:

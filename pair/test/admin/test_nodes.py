@@ -72,6 +72,8 @@ class ShowTests(NodeTestCase):
             ("self", NODE),
             ("manual:shed:14318", "manual:shed:14318"),
             ("shed", "manual:shed:14318"),
+            ("shed:14318", "manual:shed:14318"),
+            ("rack.lan", RACK),
         ):
             self.assertEqual(self.desk.run("node", "show", text, "--json"), 0, text)
             self.assertEqual(self.desk.json["key"], key)
