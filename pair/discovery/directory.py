@@ -154,10 +154,12 @@ class DirectoryService(MultiService):
     def startService(self) -> None:
         """Take up what is known, look for the rest. Blocks on the disk for a moment."""
         self._confirmed.load()
+        self._nodes.liveness.break_off(self._clock.seconds())
         super().startService()
         self._publish(self._record.now)
         self.trust_changed()
         self._sightings.begin()
+        self._nodes.take(())
         self._scan()
 
     def stopService(self) -> object:
@@ -167,7 +169,6 @@ class DirectoryService(MultiService):
             self._scanning.cancel()
         self._record.close()
         self._checks.close()
-        self._nodes.liveness.break_off()
         self._doubts.close()
         stopped = super().stopService()
         self._nodes.close()
@@ -217,6 +218,8 @@ class DirectoryService(MultiService):
 
     def trust_changed(self) -> None:
         """Members, pins, those invited, or the cluster are others (DS-9, DS-41)."""
+        if not self.running:
+            return  # the start looks at them
         roster = {uuid: claim for uuid, claim in self._roster().items() if uuid != self._me.uuid}
         before, self._members = self._members, frozenset(roster)
         for uuid in before - self._members:
@@ -356,6 +359,8 @@ class DirectoryService(MultiService):
         self._sightings.publish(own)
 
     def _check(self, key: str) -> None:
+        if not self.running:
+            return  # the start has it done
         waiting = self._checks.ask(key)
         waiting.addCallback(lambda checked: self._nodes.checked(checked.key, checked.answer))
         waiting.addErrback(lambda failure: failure.trap(CancelledError) and None)

@@ -199,8 +199,10 @@ class Liveness:
                 node.due = max(now, began + GOODBYE_SECONDS)
         return []
 
-    def break_off(self) -> None:
-        """The checks under way will never end: they count as if they had not begun."""
+    def break_off(self, now: float) -> None:
+        """The checks under way will never end: they are due again, as if they had not begun."""
+        for key in self._checking & self._nodes.keys():
+            self._nodes[key].due = now
         self._checking.clear()
 
     # Reasons for doubt.

@@ -78,6 +78,7 @@ class Nodes:
         self._facts: dict[str, Facts] = {}
         self._telling: deque[NodeEvent] = deque()
         self._timer: IDelayedCall | None = None
+        self._waits_for: float | None = None
 
     def facts(self, key: str) -> Facts:
         """Those of a node of which there is a claim; they may be changed, and :meth:`refresh` tells of it."""
@@ -241,9 +242,12 @@ class Nodes:
     def _wait(self) -> None:
         """For the next check that is due apart from scans."""
         due = self.liveness.next_due
-        if self._timer is not None and self._timer.active():
+        waiting = self._timer is not None and self._timer.active()
+        if waiting and due == self._waits_for:
+            return
+        if self._timer is not None and waiting:
             self._timer.cancel()
-        self._timer = None
+        self._waits_for = due
         if due is not None:
             self._timer = self._clock.callLater(max(0.0, due - self._clock.seconds()), self._due, due)
 

@@ -64,6 +64,7 @@ class OwnRecord:
         self._advertised = parse_advertised(advertise)
         self._bind = bind
         self._ports: dict[str, int] = {}
+        self._begun = False
         self._timer: IDelayedCall | None = None
 
     @property
@@ -82,12 +83,13 @@ class OwnRecord:
         self.gather()
 
     def gather(self) -> None:
-        """Something is another; what changes shortly after goes with it (DS-7)."""
-        if self._timer is None or not self._timer.active():
+        """Something is another; what changes shortly after goes with it (DS-7), all before the first look with that."""
+        if self._begun and (self._timer is None or not self._timer.active()):
             self._timer = self._clock.callLater(GATHER_SECONDS, self.renew)
 
     def renew(self) -> None:
         """Look at everything anew; what is as before is no news (DS-34)."""
+        self._begun = True
         addresses = rank(self._found(), self._sources(), self._advertised.addresses, self._bind)
         services = {key: self._advertised.ports.get(key, port) for key, port in self._ports.items()}
         own = Own(addresses, services, self._cluster())
@@ -99,6 +101,7 @@ class OwnRecord:
         self.changed.emit(own)
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Look at nothing any more, until :meth:`renew` is called again."""
+        self._begun = False
         if self._timer is not None and self._timer.active():
             self._timer.cancel()

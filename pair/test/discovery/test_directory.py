@@ -481,6 +481,31 @@ class LifeTests(DirectoryCase):
         self.go(10)
         self.assertEqual(self.presence(A), "online")
 
+    def test_before_the_start(self) -> None:
+        """What is told before the start is taken up by it; until then nothing is asked, nor waited for."""
+        self.stop()
+        self.directory = self.make()
+        self.answer(A)
+        self.join(A)
+        self.directory.register_port("ni", 14318)
+        self.directory.note(A, "inbound")
+        self.assertEqual((self.clock.getDelayedCalls(), self.directory.entries(), self.asking.asked), ([], (), []))
+        self.air.published.clear()
+        self.start()
+        self.assertEqual(self.air.published, [Record(ME, CLUSTER, ("192.168.1.2",), {"ni": 14318})])
+        self.assertEqual(self.presence(A), "online")
+
+    def test_after_the_stop(self) -> None:
+        """Nor after the stop."""
+        self.join(A)
+        self.directory.note(A, "feed")
+        self.stop()
+        asked = len(self.asking.asked)
+        self.directory.doubt(A)
+        self.directory.trust_changed()
+        self.go(60)
+        self.assertEqual((self.presence(A), len(self.asking.asked)), ("suspect", asked))
+
     def test_renamed(self) -> None:
         """A host that is renamed is one node, by its new name."""
         self.hear(A)
