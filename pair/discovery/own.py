@@ -83,7 +83,7 @@ class OwnRecord:
         self.gather()
 
     def gather(self) -> None:
-        """Something is another; what changes shortly after goes with it (DS-7), all before the first look with that."""
+        """Something is another; what changes shortly after goes with it (DS-7). The first look is not hastened."""
         if self._begun and (self._timer is None or not self._timer.active()):
             self._timer = self._clock.callLater(GATHER_SECONDS, self.renew)
 
