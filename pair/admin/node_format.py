@@ -47,7 +47,7 @@ def node(found: Row, now: int) -> RenderableType:
         ("name", word(found.get("name"))),
         ("relation", relation(found)),
         ("presence", state(found["presence"])),
-        ("heard", f"{ago(found.get('lastHeardAt'), now)}, by {word(found.get('evidence'))}"),
+        ("heard", NOTHING if found.get("lastHeardAt") is None else _heard(found, now)),
         ("known by", _listed(found.get("claims"))),
         ("addresses", _listed(found.get("ips"))),
         ("ports", _listed(f"{key} {port}" for key, port in (found.get("services") or {}).items())),
@@ -75,6 +75,10 @@ def given(found: Row) -> RenderableType:
 def relation(found: Row) -> str:
     """What a node is to this one."""
     return "this node" if found.get("self") else word(found.get("relation")).replace("_", " ")
+
+
+def _heard(found: Row, now: int) -> str:
+    return f"{ago(found['lastHeardAt'], now)}, by {word(found.get('evidence'))}"
 
 
 def _gpus(hardware: Row) -> RenderableType:
@@ -130,7 +134,8 @@ def _engines(found: Row) -> str:
     engines = found.get("engines")
     if engines is None:
         return NOTHING
-    return f"{sum(each.get('state') == 'running' for each in engines)} of {len(engines)}"
+    there = [each.get("state") for each in engines if each.get("state") != "absent"]
+    return f"{there.count('running')} of {len(there)}"
 
 
 def _remarks(found: Row) -> str:

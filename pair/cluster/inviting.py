@@ -16,10 +16,12 @@ from pair.cluster.courier import Courier, Parcel
 from pair.cluster.leaf import check_leaf
 from pair.cluster.life import TTL_SECONDS
 from pair.cluster.means import PATH, QUIET_SECONDS, why
+from pair.cluster.posting import CallError
 from pair.cluster.prompts import Prompt
 from pair.cluster.refusing import Refusal, read_refusal
 from pair.logs import Logger
 from pair.privacy import normalize_error
+from pair.protocols.dial import DialError
 from pair.protocols.pairing import Admit, Ended, ForeignReplyError, InviterExchange, Keep, Retract, Send
 from pair.records.cluster import ClusterName
 from pair.records.nodes import DEFAULT_PORTS
@@ -55,6 +57,17 @@ _REFUSED_AS: dict[Reason | None, str] = {
     "joined_another_cluster": "already_clustered",
 }
 """What an invitation that ended before its code was shown is refused with."""
+
+_MISSED = {
+    "refused": "nothing listens there",
+    "timeout": "it does not answer in time",
+    "unreachable": "there is no way to it",
+    "unresolvable": "the name does not resolve",
+    "lost": "it closed the connection",
+    "broken": "its answer broke off",
+    "too_large": "what answers is no PAIR",
+}
+"""Why nobody answered at a place, for the person who invites."""
 
 log = Logger()
 
@@ -274,4 +287,6 @@ def _unreached(failure: Failure) -> str:
     assert failure.value is not None, "it failed with something"
     error = normalize_error(failure.value)
     log.debug("Nothing answered the hello of a pairing: {error}.", error=error)
+    if isinstance(failure.value, DialError | CallError):
+        return _MISSED[failure.value.reason]
     return error.partition(": ")[2]

@@ -6,7 +6,8 @@ from typing import get_args
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.admin.words import EXCLUDED, REFUSED, ago, note, reason, short, size, span, word
+from pair.admin.words import EXCLUDED, REFUSED, RESULTS, ago, note, reason, share, short, size, span, word
+from pair.records.nodes import ProbeResult
 from pair.routing.candidates import ExcludedBy
 from pair.routing.planning import Answer
 
@@ -14,12 +15,15 @@ from pair.routing.planning import Answer
 class WordTests(SynchronousTestCase):
     def test_unknown(self) -> None:
         """What is not known is a dash, never 0."""
-        self.assertEqual([word(None), word(""), short(None), size(None), span(None), ago(None, 5)], ["–"] * 6)
+        self.assertEqual(
+            [word(None), word(""), short(None), size(None), span(None), ago(None, 5), share(None)], ["–"] * 7
+        )
         self.assertEqual((word(0), size(0), span(0)), ("0", "0 B", "0 ms"))
 
     def test_reasons(self) -> None:
-        """Every code of the router has words; one of a newer service is shown as it is."""
+        """Every code of the router, and of a probe, has words; one of a newer service is shown as it is."""
         self.assertEqual((set(EXCLUDED), set(REFUSED)), (set(get_args(ExcludedBy)), set(get_args(Answer))))
+        self.assertEqual(set(RESULTS), set(get_args(ProbeResult)))
         self.assertEqual(reason(EXCLUDED, "tried"), "it was tried (tried)")
         self.assertEqual([reason(EXCLUDED, code) for code in ("new\x1b", None)], ["new", "–"])
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
+from typing import Any, get_args
 
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.error import ConnectError
+
+from pair.cluster.posting import CallError
 from pair.cluster.refusing import PairingReply, refuse
+from pair.protocols.dial import DialError, DialReason
 from pair.test.cluster.neighbours import Node
 from pair.test.cluster.test_inviting import InviterTests
 
@@ -40,6 +45,27 @@ class WalkTests(InviterTests):
         """A node whose address nobody knows is unreachable."""
         made = self.desk.invite(self.node)
         self.assertEqual((made.refused, made.error.details), ((502, "unreachable"), {}))
+
+    def test_why(self) -> None:
+        """It says of each address why nobody was reached there."""
+        faults: list[Exception] = [DialError(reason) for reason in get_args(DialReason)]
+        faults += [
+            CallError("lost"),
+            CallError("timeout"),
+            CallError("broken"),
+            CallError("too_large"),
+            ConnectError(),
+        ]
+        words = set()
+        for fault in faults:
+            self.fault = fault
+            self.patch(self.network, "send", self.failing)
+            words.add(self.desk.invite("10.0.0.2").error.details["tried"])
+        self.assertEqual(len(words), len(faults) - 1)
+        self.assertIn("10.0.0.2:14321 (nothing listens there)", words)
+
+    def failing(self, *_: Any) -> Deferred[Any]:
+        return fail(self.fault)
 
     def test_link_local(self) -> None:
         """A link-local address without zone is tried on each interface (CL-58)."""
