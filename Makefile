@@ -6,7 +6,7 @@
 PIP := .venv/bin/python -m pip --quiet --disable-pip-version-check
 WEIGHTS := PIP_QUIET=2 .venv/bin/python -m pair.engines.weights
 
-.PHONY: run test lint docs faults bench spec clean
+.PHONY: run test lint docs faults bench bench-routing spec clean
 .DELETE_ON_ERROR:
 
 # ARGS are options of `twistd pair`: make run ARGS="--set proxy.ports.ollama=0"
@@ -31,6 +31,10 @@ lint: .make/lint
 # NAME is one or more of them; without it, all: make bench NAME="req lat"
 bench: .make/run
 	@.venv/bin/python -m benchmarks $(NAME)
+
+# How good the choice of nodes is, on simulated clusters; the simulator is one of the tests' tools.
+bench-routing: .make/test
+	@.venv/bin/python -m benchmarks.routing
 
 docs: .make/docs
 	.venv/bin/sphinx-build -W -q docs docs/_build/html

@@ -1,0 +1,82 @@
+"""What holds after each event, whatever happens (RT-70)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pair.routing.names import key
+from pair.test.simulation.machine import ENGINE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pair.routing.candidates import Candidate, Request
+    from pair.test.simulation.machine import Machine
+    from pair.test.simulation.origin import Origin
+    from pair.test.simulation.requests import Attempt
+
+
+class Violation(AssertionError):  # noqa: N818 - it is what it says
+    """Something is so that may never be so."""
+
+
+def require(holds: bool, *what: object) -> None:
+    """It is so, or it is a :exc:`Violation`."""
+    if not holds:
+        raise Violation(*what)
+
+
+def check(origins: Iterable[Origin], machines: Iterable[Machine], attempts: Iterable[Attempt]) -> None:
+    """After each event.
+
+    Args:
+        origins: all nodes with clients.
+        machines: all nodes.
+        attempts: those that were begun and have not been closed.
+    """
+    places: dict[str, str] = {}
+    for attempt in attempts:
+        require(attempt.ask.job not in places, "a job is active at two nodes", attempt.ask.job)
+        places[attempt.ask.job] = attempt.candidate.node
+    ids = [each.spec.id for each in machines]
+    reserved = 0
+    for origin in origins:
+        reserved += len(origin.book)
+        for job, errand in origin.errands.items():
+            held = origin.book.held(job)
+            place = None if held is None else held.node
+            require(place == places.get(job), "a reservation is where its job is", job, place, places.get(job))
+            require((errand.attempt is not None) == (job in places), "a job has an attempt that is under way", job)
+        for node in ids:
+            # Less than nothing is a ValueError of its own.
+            require(origin.book.load(node).listed, "every node is ranked", node)
+    require(reserved == len(places), "reservations are as many as open dispatches", reserved, len(places))
+
+
+def check_choice(origin: Origin, wanted: Request, candidate: Candidate) -> None:
+    """Before each dispatch: by what this node knows, that one may serve (RT-15)."""
+    facts = origin.facts[candidate.node]
+    engine = next(each for each in facts.inventory.engines if each.status.id == candidate.engine)
+    name = key("ollama", wanted.model)
+    listed = {key("ollama", each.id) for each in engine.models}
+    stale = origin.holds.breaker.is_stale(candidate.node, ENGINE, name, engine.revision, origin.events.now)
+    require(facts.online, "a job goes to a node that is gone", candidate)
+    require(engine.status.routable and name in listed, "a job goes where its model is not", candidate)
+    require(not stale, "a job goes where its model was denied", candidate)
+    require(
+        (candidate.node, candidate.engine) not in wanted.tried, "a job goes twice to a node in one round", candidate
+    )
+
+
+def check_end(origins: Iterable[Origin], machines: Iterable[Machine]) -> None:
+    """When all is over: nothing is left anywhere."""
+    machines = tuple(machines)
+    for machine in machines:
+        require(not machine.callers, "a machine has work", machine.spec.id)
+    for origin in origins:
+        require(not origin.errands and not len(origin.book), "a request is under way", origin.id)
+        require(not origin.holds.breaker.any_refused, "a busy answer is remembered", origin.id)
+        require(not origin.book.snapshot.counted, "a job is counted", origin.id)
+        for machine in machines:
+            load = origin.book.load(machine.spec.id)
+            require(load.pending == load.reservations == 0, "a load is left", origin.id, machine.spec.id, load)
