@@ -1,4 +1,4 @@
-"""This node among others: trust, pairing, gossip and the port for peers, joined (cluster page).
+"""This node in its cluster: trust, pairing and gossip, joined (cluster page).
 
 What each part does is its own business; here is who is told of whom, and what
 people do to the cluster where it takes several parts.
@@ -12,44 +12,40 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
+from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
 from pair.addresses import is_own, zones
 from pair.cluster.calls import PeerCaller, PlainCaller
 from pair.cluster.changes import About
-from pair.cluster.connections import PeerConnections
-from pair.cluster.dialing import PinnedDial
 from pair.cluster.dialogue import PORT, SERVICE
 from pair.cluster.gossip import Gossip
-from pair.cluster.hosts import published
 from pair.cluster.identity import renew
 from pair.cluster.invitations import Invitations
 from pair.cluster.leaf import leaf_digest
-from pair.cluster.tls import Credentials, server_factory
+from pair.cluster.statements import ADDRESSES_MAX
+from pair.cluster.tls import Credentials
 from pair.cluster.trust import TrustService
 from pair.control.cluster import Left, NodeIdentity, Removed
 from pair.control.sources import ClusterSources
-from pair.control.views import Listener
+from pair.events import Signal
 from pair.hostlinks import interfaces
+from pair.logs import Logger
+from pair.peering import Peering
 from pair.protocols.pairing import Party
 from pair.proxy.ingress import NotMember, Peers
-from pair.supervision.child import SupervisedService
 from pair.supervision.repeating import Repeating
-from pair.surfaces.callers import Callers
 from pair.surfaces.cluster import ClusterApi, cluster_site
-from pair.surfaces.listening import PeerSurface
 from pair.surfaces.refusals import error_body, new_error_id
 from pair.surfaces.rules import Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from twisted.internet.interfaces import IProtocolFactory
-
+    from pair.addresses import Place
     from pair.cluster.changes import Change
     from pair.cluster.identity import Identity
     from pair.cluster.pins import PeerLeaf, PinTable
-    from pair.events import Signal
     from pair.ground import Ground
     from pair.interfaces import IErrorBook
     from pair.metrics import Source
@@ -57,6 +53,9 @@ if TYPE_CHECKING:
     from pair.records.cluster import AuditRow, Invitation, Roster
     from pair.settings import Settings
     from pair.supervision.ordered import OrderedServices
+    from pair.surfaces.site import SurfaceSite
+
+log = Logger()
 
 NOTE_SECONDS = 15.0
 """Between two looks whether what other nodes are told of this one still holds."""
@@ -65,9 +64,22 @@ NOTE_SECONDS = 15.0
 class Clustering:
     """Everything by which this node is one of a cluster, built and not started.
 
+    Args:
+        reactor: of the process.
+        settings: of this node.
+        identity: its own.
+        ground: its store and its state directory.
+        errors: told of what is wrong with the cluster.
+        listen: opens a listening port.
+        now: epoch milliseconds.
+        instance: the nonce of this process.
+        places: where a service of a node, by its UUID, is looked for, the best place first.
+
     Attributes:
         trust: whom it counts as a member.
         invitations: those under way, in both directions.
+        peering: the ports for other nodes.
+        heard: emits the UUID of each member that asks something.
     """
 
     def __init__(
@@ -80,19 +92,19 @@ class Clustering:
         listen: Listen,
         now: Callable[[], int],
         instance: str,
+        places: Callable[[str, str], Sequence[Place]],
     ) -> None:
+        self.heard: Signal[str] = Signal()
         self._reactor = reactor
         self._settings = settings
         self._identity = identity
         self._ground = ground
         self._errors = errors
-        self._listen = listen
+        self._places = places
         self._now = now
         self._name = unicodedata.normalize("NFC", settings.node.name)
         self._renewed: Identity | None = None
-        self._surface: PeerSurface | None = None
-        self._credentials = Credentials(identity.leaf, identity.key)
-        self._connections = PeerConnections()
+        self._about: tuple[tuple[str, ...], tuple[tuple[str, int], ...]] | None = None
         pool = reactor.getThreadPool()
         self.trust = trust = TrustService(
             identity,
@@ -102,6 +114,8 @@ class Clustering:
             errors,
             in_thread=partial(deferToThreadPool, reactor, pool),
         )
+        credentials = Credentials(identity.leaf, identity.key)
+        self.peering = Peering(reactor, credentials, identity.uuid, trust, listen, settings.node.bind, _is_own, errors)
         # Before all others are told: whoever is out is cut off in the turn in which that is so (CL-18).
         trust.changed.subscribe(self._cut_off)
         self.invitations = Invitations(
@@ -121,13 +135,13 @@ class Clustering:
             reactor,
             trust,
             self._caller(lambda: trust.pins),
-            lambda node: (),
+            lambda node: (place.host for place in places(node, SERVICE)),
             errors,
             instance,
             settings.cluster.gossip_interval,
             now=now,
         )
-        self._callers = Callers(reactor, identity.uuid, trust, _is_own, errors)
+        self.heard.subscribe(self._gossip.contacts.heard)
         self.invitations.paired.subscribe(self._paired)
         self.invitations.knocked.subscribe(self._gossip.knocked)
 
@@ -136,22 +150,7 @@ class Clustering:
     @property
     def peers(self) -> Peers:
         """How the facades meet other nodes."""
-        return Peers(self._secure, self._objection)
-
-    @property
-    def ports(self) -> frozenset[int]:
-        """Those on which it listens."""
-        port = None if self._surface is None else self._surface.port
-        return frozenset(() if port is None else (port,))
-
-    @property
-    def listener(self) -> Listener:
-        """Where other nodes reach it, for UI-31."""
-        port = next(iter(self.ports), None)
-        if port is None:
-            return Listener("cluster", None, "failed")
-        host = self._settings.node.bind[0]
-        return Listener("cluster", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "bound")
+        return Peers(self.peering.secure, self._objection)
 
     @property
     def sources(self) -> ClusterSources:
@@ -165,7 +164,7 @@ class Clustering:
             "pair_pairing_total": self.invitations.ended_total,
             "pair_pairing_bad_mac_total": self.invitations.bad_macs,
             "pair_refused_total": lambda: {
-                **self._callers.refused_total.values,
+                **self.peering.callers.refused_total.values,
                 ("pairing_limit",): self.invitations.limited.values.get((), 0),
             },
             "pair_cluster_statements": lambda: Counter(
@@ -177,11 +176,6 @@ class Clustering:
             "pair_cluster_sync_total": self._gossip.contacts.syncs,
         }
 
-    @property
-    def changed(self) -> tuple[Signal[Any], ...]:
-        """What tells that something shown is another now."""
-        return self.trust.changed, self.invitations.changed
-
     def add_trust(self, services: OrderedServices) -> None:
         """Put behind ``services`` what must be known before anybody can ask (AR-12, CL-99)."""
         services.add("membership", _Loaded(self.trust), required=True)
@@ -189,8 +183,8 @@ class Clustering:
     def add_peers(self, services: OrderedServices) -> None:
         """Put behind ``services`` what speaks with other nodes."""
         services.add("invitations", self.invitations)
-        services.add("peer connections", _Cut(self._connections, self._callers))
-        services.add("cluster surface", SupervisedService("cluster", self._make_surface, self._reactor, self._errors))
+        self.peering.add_connections(services)
+        self.peering.add_surface(services, "cluster", self._settings.ports.cluster, lambda: (self._make_site(), None))
         services.add("notes", Repeating(self._reactor, NOTE_SECONDS, self._renew_note, "The note of this node"))
         services.add("gossip", self._gossip)
 
@@ -234,10 +228,20 @@ class Clustering:
         self._renewed = await renew(self._ground.directory, self._ground.store, self._reactor.seconds())
         return self.identity()
 
+    def tell(self, addresses: Sequence[str], ports: Mapping[str, int]) -> None:
+        """From now on other nodes find this one there; its note says so (CL-84)."""
+        self._about = tuple(addresses[:ADDRESSES_MAX]), tuple(sorted(ports.items()))
+        noting = Deferred.fromCoroutine(self._renew_note())
+        noting.addErrback(lambda why: log.failure("The note of this node could not be written now.", why))
+
+    def refused(self, node: str) -> None:
+        """A member takes this node for none: a sync tells why."""
+        self._gossip.knocked(node)
+
     # What the parts are told.
 
     def _cut_off(self, change: Change) -> None:
-        self._connections.cut(change.pins)
+        self.peering.cut(change.pins)
 
     def _paired(self, invitation: Invitation) -> None:
         """Each side dials the other at once (CL-51, CL-60)."""
@@ -245,49 +249,36 @@ class Clustering:
             self._gossip.sync_now([invitation.peer.node])
 
     def _objection(self, leaf: PeerLeaf | None, address: str) -> NotMember | None:
-        refusal = self._callers.objection(Peer(address, tls=True, leaf=leaf))
+        refusal = self.peering.callers.objection(Peer(address, tls=True, leaf=leaf))
         if refusal is None:
             return None
         fields = ((b"Content-Type", b"application/json"),)
         return NotMember(refusal.status, fields, error_body(refusal, new_error_id()))
 
     def _known_addresses(self, node: str) -> tuple[str, ...]:
-        """Where a node said that it takes invitations, whether it is still a member or was one (CL-91)."""
+        """Where a node takes invitations: by what is heard of it, and by its note if it is or was a member (CL-91)."""
+        found = [str(each) for each in self._places(node, SERVICE)]
         view = self.trust.view
         note = None if view is None else view.last_note(node)
-        if note is None:
-            return ()
-        port = dict(note.ports).get(SERVICE, PORT)
-        places = self._gossip.contacts.places(node, note.addresses)
-        return tuple(f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in places)
+        if note is not None:
+            port = dict(note.ports).get(SERVICE, PORT)
+            noted = self._gossip.contacts.places(node, note.addresses)
+            found += (f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in noted)
+        return tuple(dict.fromkeys(found))
 
     async def _renew_note(self) -> None:
-        addresses = published(self._settings.node.bind, interfaces())
-        ports = tuple((SERVICE, port) for port in self.ports)
-        await self.trust.note(self._name, addresses, ports)
+        if self._about is not None:
+            await self.trust.note(self._name, *self._about)
 
     # What they are made of.
 
-    def _secure(self, wrapped: IProtocolFactory) -> IProtocolFactory:
-        return server_factory(self._credentials, wrapped, self._connections, self._reactor)
-
     def _caller(self, pins: Callable[[], PinTable]) -> PeerCaller:
-        return PeerCaller(self._reactor, PinnedDial(self._reactor, self._credentials, pins, self._connections))
+        return PeerCaller(self._reactor, self.peering.dial(pins))
 
-    def _make_surface(self) -> PeerSurface:
-        api = ClusterApi(self._reactor, self.trust, self.invitations, self._callers, self._gossip.contacts.heard)
-        self._surface = PeerSurface(
-            "cluster",
-            self._reactor,
-            self._listen,
-            self._settings.ports.cluster,
-            cluster_site(self._reactor, api, self._callers),
-            self._credentials,
-            self._connections,
-            self._errors,
-            self._settings.node.bind,
-        )
-        return self._surface
+    def _make_site(self) -> SurfaceSite:
+        callers = self.peering.callers
+        api = ClusterApi(self._reactor, self.trust, self.invitations, callers, self.heard.emit)
+        return cluster_site(self._reactor, api, callers)
 
 
 class _Loaded(Service):
@@ -304,20 +295,6 @@ class _Loaded(Service):
         """
         super().startService()
         self._trust.load()
-
-
-class _Cut(Service):
-    """The connections with peers, cut when this stops."""
-
-    def __init__(self, connections: PeerConnections, callers: Callers) -> None:
-        self._connections = connections
-        self._callers = callers
-
-    def stopService(self) -> None:
-        """Abort them all."""
-        super().stopService()
-        self._callers.close()
-        self._connections.abort_all()
 
 
 def _is_own(address: str) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pair.parts import Extensions
+    from pair.included import Extensions
     from pair.settings import Loaded
 
 log = Logger()

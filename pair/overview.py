@@ -13,7 +13,7 @@ import pair
 from pair.control.revision import Revision
 from pair.control.sources import ControlSources
 from pair.control.views import Listener, ServiceStatus, WatchdogFacts
-from pair.jobs.view import JobView
+from pair.known import KnownNodes
 from pair.metrics import Metrics, Source
 from pair.privacy import path_text
 
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from pair.errors.book import ErrorBook
     from pair.events import Signal
     from pair.ground import Ground
-    from pair.jobs.history import HistoryService
     from pair.jobs.ledger import JobLedger
+    from pair.neighbours import Neighbours
     from pair.proxy.facades import Facades
     from pair.proxy.plane import Plane
     from pair.records.telemetry import Hardware
     from pair.settings import Settings
+    from pair.sharing import Sharing
     from pair.supervision.components import Component
     from pair.supervision.watchdog import StallWatchdog
     from pair.supervision.writers import WriterWatch
@@ -62,11 +63,12 @@ class Overview:
         engines: EngineService,
         plane: Plane,
         ledger: JobLedger,
-        history: HistoryService,
         listeners: Callable[[], tuple[Listener, ...]],
         facades: Facades,
         hardware: Callable[[], Hardware],
         cluster: Clustering,
+        neighbours: Neighbours,
+        sharing: Sharing,
         components: Callable[[], tuple[Component, ...]],
     ) -> None:
         self.revision = Revision()
@@ -81,20 +83,22 @@ class Overview:
         self._engines = engines
         self._plane = plane
         self._ledger = ledger
-        self._history = history
         self._listeners = listeners
         self._facades = facades
         self._hardware = hardware
         self._cluster = cluster
+        self._neighbours = neighbours
+        self._sharing = sharing
+        self._nodes = KnownNodes(engines.inventory, neighbours, sharing)
         self._components = components
         self._started_at = now()
         self._metrics = Metrics(pair.__version__, PROTOCOL, self._started_at / 1000)
         self._metrics.register(plane.meters.sources())
         self._metrics.register(cluster.figures)
         self._metrics.register(self._figures())
-        signals: tuple[Signal[Any], ...] = (errors.changed, errors.removed, engines.changed, ledger.changed)
-        for signal in (*signals, facades.changed, *cluster.changed):
+        for signal in (facades.changed, *(each for signals in self._changes().values() for each in signals)):
             signal.subscribe(self.revision.bump)
+        sharing.jobs.changed.subscribe(self.revision.bump)
 
     def readiness(self) -> tuple[str, ...]:
         """Why the node is not ready, as codes; empty when it is (OP-43)."""
@@ -137,10 +141,33 @@ class Overview:
             engine_address=self._engines.address,
             facades=self._facades,
             scheduling=self._plane.scheduling,
-            jobs=JobView(self._ledger, self._history, self._node),
-            errors=self._errors,
+            jobs=self._sharing.jobs.view,
+            errors=self._sharing.errors,
             cluster=self._cluster.sources,
+            nodes=self._nodes,
+            job_commands=self._sharing.jobs,
+            hide_error=self._sharing.errors.hide,
+            peers=lambda: tuple(self._sharing.offers.values()),
+            follow_jobs=self._sharing.jobs.changed.subscribe,
+            changes=self._changes(),
         )
+
+    def _changes(self) -> Mapping[str, tuple[Signal[Any], ...]]:
+        """What tells of changes, by topic of the event stream (UI-61)."""
+        sharing = self._sharing
+        return {
+            "nodes": (
+                self._neighbours.directory.events,
+                sharing.offered,
+                sharing.withdrawn,
+                sharing.jobs.pending_changed,
+            ),
+            "telemetry": (self._neighbours.collector.loads,),
+            "engines": (self._engines.changed, sharing.offered, sharing.withdrawn),
+            "errors": (sharing.errors.changed,),
+            "cluster": (self._cluster.trust.changed,),
+            "invitations": (self._cluster.invitations.changed,),
+        }
 
     def _figures(self) -> Mapping[str, Source]:
         """The figures that are read off the parts, each when somebody asks (OP-40)."""

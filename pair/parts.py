@@ -13,55 +13,41 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec.structs import replace
 from twisted.application.service import IService, Service
 
 import pair
 from pair.announcement import Announcement
-from pair.cluster.conditions import CONDITIONS as CLUSTER_CONDITIONS
 from pair.clustering import Clustering
-from pair.control.conditions import CONDITIONS as CONTROL_CONDITIONS
 from pair.control.service import build_control
 from pair.control.snippets import curl_line, default_model
 from pair.control.views import Listener
-from pair.engines.conditions import CONDITIONS as ENGINE_CONDITIONS
-from pair.engines.kinds.embedded import Embedded
-from pair.engines.kinds.llamacpp import LlamaCpp
-from pair.engines.kinds.lmstudio import LMStudio
-from pair.engines.kinds.ollama import Ollama
-from pair.engines.kinds.openai_compatible import OpenAICompatible
 from pair.engines.memory import StoredMemory
 from pair.engines.service import EngineService
 from pair.errors.book import ErrorBook
-from pair.errors.conditions import CONDITIONS as ERROR_CONDITIONS
 from pair.errors.registry import Registry
-from pair.extensions import Extended, extended
-from pair.interfaces import IEngineKind, IRoutingPolicy
-from pair.jobs.conditions import CONDITIONS as JOB_CONDITIONS
+from pair.included import CONDITIONS
 from pair.jobs.history import LAST_FLUSH, HistoryService
 from pair.jobs.ledger import JobLedger
+from pair.neighbours import Neighbours
 from pair.overview import Overview, Phase
 from pair.protocols.dial import engine_endpoint
 from pair.protocols.eager import listen_eager
 from pair.protocols.pool import ClientPool
-from pair.proxy.conditions import CONDITIONS as PROXY_CONDITIONS
 from pair.proxy.facades import Facades
 from pair.proxy.meters import Meters
 from pair.proxy.plane import Budget, Plane
 from pair.proxy.scheduling import SchedulerService
 from pair.proxy.sweep import Sweep
 from pair.routing.labels import automatic_labels, node_labels
-from pair.routing.policies.pressure import PressurePolicy
+from pair.sharing import Sharing
 from pair.supervision.child import SupervisedService
-from pair.supervision.conditions import CONDITIONS as SUPERVISION_CONDITIONS
 from pair.supervision.notify import SystemdNotifier
 from pair.supervision.ordered import OrderedServices
 from pair.supervision.process import die
 from pair.supervision.stalls import Limits
 from pair.supervision.watchdog import StallWatchdog
 from pair.supervision.writers import WriterWatch
-from pair.surfaces.conditions import CONDITIONS as SURFACE_CONDITIONS
-from pair.telemetry.conditions import CONDITIONS as TELEMETRY_CONDITIONS
 from pair.telemetry.sampler import Sampler
 from pair.telemetry.sources import machine_sources
 
@@ -73,39 +59,9 @@ if TYPE_CHECKING:
     from pair.choices import Choices
     from pair.cluster.identity import Identity
     from pair.ground import Ground
+    from pair.included import Extensions
     from pair.records.endpoints import Endpoint
     from pair.records.engines import NodeInventory
-
-KINDS: tuple[IEngineKind, ...] = (Ollama(), LMStudio(), LlamaCpp(), Embedded(), OpenAICompatible())
-"""The kinds of engine that come with PAIR."""
-
-POLICIES: tuple[IRoutingPolicy, ...] = (PressurePolicy(),)
-"""The routing policies that come with PAIR."""
-
-
-class Extensions(Struct, frozen=True):
-    """The kinds of engine and the routing policies that there are, those of others included."""
-
-    kinds: Extended[IEngineKind]
-    policies: Extended[IRoutingPolicy]
-
-    @classmethod
-    def find(cls) -> Extensions:
-        """Look for those of others; it may import modules of theirs."""
-        return cls(extended(KINDS, IEngineKind), extended(POLICIES, IRoutingPolicy))
-
-
-CONDITIONS = (
-    *CLUSTER_CONDITIONS,
-    *CONTROL_CONDITIONS,
-    *ENGINE_CONDITIONS,
-    *ERROR_CONDITIONS,
-    *JOB_CONDITIONS,
-    *PROXY_CONDITIONS,
-    *SUPERVISION_CONDITIONS,
-    *SURFACE_CONDITIONS,
-    *TELEMETRY_CONDITIONS,
-)
 
 _ENGINES_STOP = 4.0
 _LAST_WORDS = 1.0
@@ -200,7 +156,42 @@ class Parts:
             active=Budget(settings.proxy.max_active),
             bodies=Budget(settings.proxy.body_budget),
         )
-        self._cluster = Clustering(reactor, settings, identity, ground, self._errors, listen, self._now, self._run)
+        self._cluster = cluster = Clustering(
+            reactor,
+            settings,
+            identity,
+            ground,
+            self._errors,
+            listen,
+            self._now,
+            self._run,
+            lambda node, service: self._neighbours.directory.places(node, service),
+        )
+        self._neighbours = neighbours = Neighbours(
+            reactor,
+            settings,
+            identity.uuid,
+            ground,
+            self._errors,
+            cluster,
+            self._sampler,
+            self._now,
+            self._run,
+        )
+        self._sharing = Sharing(
+            reactor,
+            settings,
+            identity.uuid,
+            self._ledger,
+            self._history,
+            self._errors,
+            self._offer,
+            self._plane.cancel,
+            cluster,
+            neighbours,
+            self._now,
+            self._run,
+        )
         self._facades = Facades(reactor, self._plane, choices, listen, self._run, peers=self._cluster.peers)
         self._overview = Overview(
             identity.uuid,
@@ -214,11 +205,12 @@ class Parts:
             engines=self._engines,
             plane=self._plane,
             ledger=self._ledger,
-            history=self._history,
             listeners=self._listeners,
             facades=self._facades,
             hardware=lambda: self._sampler.hardware,
             cluster=self._cluster,
+            neighbours=self._neighbours,
+            sharing=self._sharing,
             components=lambda: self.services.tree(),
         )
         self._control = build_control(
@@ -233,6 +225,9 @@ class Parts:
         self._ledger.changed.subscribe(self._history.keep)
         store.writable_changed.subscribe(self._store_changed)
         ground.logs.writable_changed.subscribe(self._log_changed)
+        self._engines.changed.subscribe(self._sharing.publisher.update)
+        for signal in (self._engines.changed, self._facades.changed):
+            signal.subscribe(self._advertise)
         self._log_changed(ground.logs.writable)  # it was open before this could listen
         self.services = self._in_order()
 
@@ -280,10 +275,14 @@ class Parts:
         services.add("control", self._supervised("control", lambda: self._control))
         services.add("telemetry", self._sampler)
         services.add("engines", self._engines, stop_deadline=_ENGINES_STOP)
+        self._neighbours.add_directory(services)
         services.add("scheduler", self._scheduling)
         services.add("pool", _Closed(self._plane.pool))
         services.add("sweep", self._plane.sweep)
         self._cluster.add_peers(services)
+        self._neighbours.add_surface(services)
+        self._sharing.add_surfaces(services)
+        self._sharing.add_feeds(services)
         for name, facade in self._facades.services.items():
             services.add(f"{name} facade", facade, stop_deadline=settings.service.drain + _LAST_WORDS)
         return services
@@ -293,20 +292,33 @@ class Parts:
 
     def _own_ports(self) -> frozenset[int]:
         """All ports on which this process listens: none of them is an engine's (EN-10)."""
-        return self._control.ports | self._cluster.ports | self._facades.ports
+        return self._control.ports | self._cluster.peering.numbers | self._facades.ports
 
     def _listeners(self) -> tuple[Listener, ...]:
-        """The control API, the port for other nodes, and the facades, as they listen now (UI-31)."""
+        """The control API, the ports for other nodes, and the facades, as they listen now (UI-31)."""
         facades = (
             Listener(each.facade, None if each.port is None else f"127.0.0.1:{each.port}", each.state)
             for each in self._facades.endpoints()
         )
-        return (self._control.listener, self._cluster.listener, *facades)
+        return (self._control.listener, *self._cluster.peering.listeners, *facades)
 
     def _labels(self, kinds: Iterable[str]) -> tuple[str, ...]:
         gpus = [(each.vendor, each.vram_total_bytes or 0) for each in self._sampler.hardware.gpus]
         automatic = automatic_labels(platform.system().lower(), platform.machine().lower(), gpus, kinds)
         return node_labels(self._settings.node.labels, automatic)
+
+    def _offer(self) -> NodeInventory:
+        """What this node offers to others, with its labels."""
+        inventory = self._engines.inventory()
+        kinds = (each.status.kind for each in inventory.engines if each.status.routable)
+        return replace(inventory, labels=self._labels(kinds))
+
+    def _advertise(self, _: object) -> None:
+        """Tell other nodes of the facades behind which there is an engine (DS-8)."""
+        running = (each.status.id for each in self._engines.inventory().engines if each.status.routable)
+        served = {facade for id in running for facade in self._engines.dialect(id).routes}
+        endpoints = self._facades.endpoints()
+        self._neighbours.set_facades({each.facade: each.port for each in endpoints if each.facade in served})
 
     def _offer_command(self, inventory: NodeInventory) -> None:
         """Once there is a model, print a command that gets an answer from it (QA-1)."""

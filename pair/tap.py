@@ -96,8 +96,8 @@ def makeService(options: Options) -> IService:
     """
     from twisted.internet import reactor
 
+    from pair.included import Extensions
     from pair.node import build_node
-    from pair.parts import Extensions
 
     extensions = Extensions.find()
     kinds = [each.name for each in extensions.kinds.members]

@@ -17,8 +17,8 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 from pair.admin.main import cli
+from pair.included import CONDITIONS
 from pair.metrics import TABLE
-from pair.parts import CONDITIONS
 from pair.routing.dialects import ROUTES
 from pair.settings import describe
 

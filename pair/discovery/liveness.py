@@ -303,9 +303,7 @@ class Liveness:
     def _look(self, node: Watched, charged: bool, now: float) -> list[Action]:
         """What a scan comes to for one node."""
         lives = node.lives(now)
-        if lives:
-            node.misses = 0
-        missed = node.miss(charged and not lives)
+        missed = node.miss(charged) and not lives
         if node.leaving:
             return []
         if node.presence == "offline":

@@ -112,6 +112,7 @@ class MulticastService(Service):
         self._hearing = Hearing()
         self._sends = Sends()
         self._denied = False
+        self._asking = False
         self._goodbyes: dict[str, float] = {}
         self._bursts = Bursts(reactor.seconds())
         self._airing: Airing | None = None
@@ -152,7 +153,8 @@ class MulticastService(Service):
         self._renew_said()
 
     def ask(self) -> None:
-        """Ask all nodes to say who they are; nothing while no socket is open (DS-54)."""
+        """Ask all nodes to say who they are (DS-54); while no socket is open, as soon as there is one."""
+        self._asking = self._airing is None
         if self._airing is not None:
             self._airing.ask()
 
@@ -187,6 +189,8 @@ class MulticastService(Service):
         self._bursts.changed(self._reactor.seconds())
         self._renew_said()
         self._schedule()
+        if self._asking:
+            self.ask()
 
     # What is said
 

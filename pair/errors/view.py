@@ -95,6 +95,10 @@ class ErrorView(Service):
         shown = (entry for each in self._origins.values() for entry in each.shown.values())
         return tuple(sorted(shown, key=_order))
 
+    def dismiss(self, id: str) -> None:
+        """Dismiss an entry of this node (:meth:`pair.errors.book.ErrorBook.dismiss`)."""
+        self._book.dismiss(id)
+
     def hide(self, node: str, id: str) -> None:
         """Show an entry no more on this node, until it is raised anew after a clear (JB-73).
 

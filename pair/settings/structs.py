@@ -263,10 +263,7 @@ class Telemetry(Struct, frozen=True):
     gpu: Annotated[Literal["auto", "off"], Key("auto: GPUs are looked for. off: no driver is asked.")] = "auto"
     unified: Annotated[
         tuple[GpuId, ...],
-        Key(
-            "GPUs that share the system's memory and do not say so.",
-            allowed="a list of the ids of GPUs",
-        ),
+        Key("GPUs that share the system's memory and do not say so.", allowed="a list of the ids of GPUs"),
     ] = ()
 
 

@@ -11,6 +11,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, gatherResults
 
 from pair.cluster.tls import server_factory
+from pair.events import Signal
 from pair.logs import Logger
 from pair.protocols.firstbyte import FirstByteFactory
 from pair.proxy.listeners import PortDenied, PortTaken, open_listeners
@@ -46,6 +47,9 @@ class PeerSurface(Service):
         errors: told while another program holds the port.
         addresses: where to listen.
         plain: what is served in the clear; None: the same.
+
+    Attributes:
+        listening: emits the port when it is listened on, and None when it is no more.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class PeerSurface(Service):
         plain: SurfaceSite | None = None,
     ) -> None:
         self.name = name
+        self.listening: Signal[int | None] = Signal()
         self._sites = (site,) if plain is None else (site, plain)
         tls = server_factory(credentials, site, connections, reactor)
         self._factory = FirstByteFactory(reactor, self._sites[-1], tls)
@@ -91,11 +96,14 @@ class PeerSurface(Service):
         self._errors.clear(taken)
         log.info("Other nodes reach this one at port {port} ({surface}).", port=self.port, surface=self.name)
         super().startService()
+        self.listening.emit(self.port)
 
     def stopService(self) -> Deferred[None]:
         """Accept no more; fires when all connections are gone."""
         super().stopService()
         listeners, self._listeners = self._listeners, None
+        if listeners is not None:
+            self.listening.emit(None)
         closing = [] if listeners is None else [listeners.close()]
         closing += [each.close() for each in self._sites]
         return gatherResults(closing).addCallback(lambda _: None)

@@ -101,7 +101,7 @@ class MissTests(LivenessCase):
         """A member or manual node loses its multicast claim, and is offline (DS-41, DS-57)."""
         self.meet(lasting=True)
         self.take(self.liveness.note("a", "inbound", self.now))
-        self.scan(5, "b")
+        self.scan(4, "b")
         self.assertEqual(self.of_a[-2:], [Lost("a"), OFFLINE])
         self.assertEqual(self.liveness.presence("a"), "offline")
 
@@ -110,19 +110,19 @@ class MissTests(LivenessCase):
         self.meet(announced=False, lasting=True)
         self.take(self.liveness.note("a", "telemetry", self.now))
         self.assertEqual(self.of_a, [Check("a"), Turned("a", "offline", "online")])
-        self.scan(4, "b")
+        self.scan(3, "b")
         self.assertEqual(self.of_a, [SUSPECT, Check("a")])
         self.scan(1, "b")
         self.assertEqual(self.of_a, [Check("a"), OFFLINE])
 
     def test_evidence(self) -> None:
-        """Each kind of evidence stands for a sighting as long as it counts, and no longer (section 9)."""
+        """Each kind of evidence wipes out misses, and keeps a node as long as it counts, and no longer (section 9)."""
         windows: dict[EvidenceKind, int] = {"feed": 12, "inference": 60, "telemetry": 10, "inbound": 10}
         for kind, seconds in windows.items():
             self.setUp()
             self.meet()
             self.take(self.liveness.note("a", kind, self.now))
-            charged = (seconds + 4) // 5 + 2
+            charged = max(4, (seconds + 4) // 5)
             self.scan(charged - 1, "b")
             self.assertEqual(self.of_a, [], kind)
             self.scan(1, "b")

@@ -215,11 +215,13 @@ class AnnouncementTests(MulticastTestCase):
         self.assertIn(b"ol=5", self.air.said[-1].text)
 
     def test_question(self) -> None:
-        """One question each time; none while there is nothing to ask by (DS-54)."""
+        """One question each time; where there is nothing to ask by, one as soon as there is (DS-54)."""
+        self.service.ask()
         self.service.ask()
         self.start()
-        self.service.ask()
         self.assertEqual(self.air.asked, 1)
+        self.service.ask()
+        self.assertEqual(self.air.asked, 2)
 
     def test_end(self) -> None:
         """A goodbye, and nothing after it (DS-25); the service may be started again."""

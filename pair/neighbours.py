@@ -1,0 +1,237 @@
+"""What this node knows of others, and tells of itself: discovery, node-info and telemetry, joined (discovery page).
+
+What each part does is its own business; here is who is told of whom.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+import pair
+from pair.cluster.asker import Asker
+from pair.cluster.getting import PeerGetter
+from pair.cluster.hosts import published
+from pair.discovery.asking import Me
+from pair.discovery.claims import Claim, Standing
+from pair.discovery.directory import DirectoryService
+from pair.discovery.mdns import MulticastService
+from pair.feeds.wire import PROTOCOLS
+from pair.hostlinks import default_sources, interfaces
+from pair.records.cluster import OVER
+from pair.records.telemetry import NodeInfo, ProtocolRange
+from pair.surfaces.node_info import node_info_sites
+from pair.telemetry.collector import Collector
+from pair.telemetry.reduce import decode, with_hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from twisted.internet.defer import Deferred
+
+    from pair.cluster.getting import Refused
+    from pair.clustering import Clustering
+    from pair.discovery.own import Own
+    from pair.ground import Ground
+    from pair.interfaces import IErrorBook
+    from pair.peering import Opened
+    from pair.records.asking import Answer
+    from pair.settings import Settings
+    from pair.supervision.ordered import OrderedServices
+    from pair.surfaces.site import SurfaceSite
+    from pair.telemetry.collector import Told
+    from pair.telemetry.sampler import Sampler
+
+SERVICES = {"node_info": "ni", "errors": "er", "workloads": "wl", "cluster": "cl", "inventory": "em"}
+"""The key of each surface in records (discovery page, section 3)."""
+
+FACADES = {"ollama": "ol", "lmstudio": "lm"}
+"""The same of the facades."""
+
+ASK_SECONDS = 3.0
+"""For a node-info, with all that it takes to reach the node (DS-51)."""
+
+
+class Neighbours:
+    """Finds other nodes, and tells them of this one; built and not started.
+
+    Args:
+        reactor: of the process.
+        settings: of this node.
+        node: its UUID.
+        ground: its store.
+        errors: told of what is wrong with the network.
+        cluster: whom it trusts, and its ports for other nodes.
+        sampler: how busy it is.
+        now: epoch milliseconds.
+        instance: the nonce of this process.
+
+    Attributes:
+        directory: which nodes there are.
+        collector: how busy they are.
+        getter: brings what they tell.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        settings: Settings,
+        node: str,
+        ground: Ground,
+        errors: IErrorBook,
+        cluster: Clustering,
+        sampler: Sampler,
+        now: Callable[[], int],
+        instance: str,
+    ) -> None:
+        self._reactor = reactor
+        self._settings = settings
+        self._node = node
+        self._cluster = cluster
+        self._sampler = sampler
+        self._instance = instance
+        trust = cluster.trust
+        name = settings.node.name
+        self._standing = Standing(node)
+        self.getter = PeerGetter(reactor, cluster.peering.dial(lambda: trust.pins))
+        self._asker = Asker(reactor, self.getter, lambda: trust.pins, decode)
+        self._multicast = (
+            MulticastService(reactor, node, name, settings.discovery.ipv6, interfaces, errors)
+            if settings.discovery.mdns
+            else None
+        )
+        self.directory = directory = DirectoryService(
+            reactor,
+            Me(node, name, instance),
+            lambda: self._standing,
+            self._roster,
+            self._asker,
+            self._multicast,
+            errors,
+            ground.store,
+            interfaces,
+            default_sources,
+            settings,
+            now,
+        )
+        self.collector = collector = Collector(reactor, node, self.info, self._ask, random.uniform, now)
+        trust.changed.subscribe(self._trust_changed)
+        cluster.invitations.changed.subscribe(self._trust_changed)
+        cluster.heard.subscribe(self.heard)
+        cluster.peering.opened.subscribe(self._opened)
+        directory.own.subscribe(self._tell_of_itself)
+        directory.events.subscribe(collector.node_event)
+        directory.woken.subscribe(collector.nudge)
+        collector.told.subscribe(self._told)
+        self._asker.strayed.subscribe(self._strayed)
+        self.getter.refused.subscribe(self._refused)
+
+    def info(self) -> NodeInfo:
+        """All that this node tells of itself, as of now (DS-77)."""
+        own = self.directory.own_record()
+        told = NodeInfo(
+            host_uuid=self._node,
+            instance=self._instance,
+            name=self._settings.node.name,
+            version=pair.__version__,
+            protocol=ProtocolRange(PROTOCOLS.min, PROTOCOLS.max),
+            cluster_uuid=self._standing.cluster,
+            services=own.services,
+            ips=own.addresses,
+        )
+        return with_hardware(told, self._sampler.hardware, time.monotonic())
+
+    def heard(self, node: str) -> None:
+        """A member has asked something of this node."""
+        self.directory.note(node, "inbound")
+
+    def set_facades(self, ports: Mapping[str, int | None]) -> None:
+        """These facades listen now, and have an engine behind them (DS-8)."""
+        for facade, key in FACADES.items():
+            port = ports.get(facade)
+            if port is None:
+                self.directory.unregister_port(key)
+            else:
+                self.directory.register_port(key, port)
+
+    def add_directory(self, services: OrderedServices) -> None:
+        """Put behind ``services`` what knows nodes.
+
+        It stops behind all ports for other nodes: whoever hears our goodbye
+        looks whether we are there, and must not find us (DS-61).
+        """
+        services.add("directory", self.directory)
+        services.add("collector", self.collector)
+        if self._multicast is not None:
+            services.add("multicast", self._multicast)
+
+    def add_surface(self, services: OrderedServices) -> None:
+        """Put behind ``services`` what answers who this node is."""
+        self._cluster.peering.add_surface(services, "node_info", self._settings.ports.node_info, self._make_sites)
+
+    # What the parts ask.
+
+    def _judge(self) -> Standing:
+        trust = self._cluster.trust
+        view = trust.view if trust.me is not None else None
+        members = frozenset(() if view is None else (each.node for each in view.members))
+        invited = (each.peer.node for each in self._cluster.invitations.all() if each.state not in OVER)
+        return Standing(
+            self._node,
+            None if view is None else view.cluster,
+            members,
+            frozenset(each for each in members if trust.pins.pin(each) is not None),
+            frozenset(each for each in invited if each is not None),
+        )
+
+    def _roster(self) -> Mapping[str, Claim]:
+        view = self._cluster.trust.view
+        if view is None or self._cluster.trust.me is None:
+            return {}
+        return {
+            each.node: Claim("roster", each.node, name=each.name, addresses=each.addresses, services=dict(each.ports))
+            for each in view.members
+        }
+
+    def _ask(self, node: str) -> Deferred[Answer]:
+        return self._asker.node_info(node, self.directory.places(node, "ni"), ASK_SECONDS)
+
+    def _make_sites(self) -> tuple[SurfaceSite, SurfaceSite]:
+        sites = node_info_sites(
+            self._reactor,
+            self.info,
+            self._cluster.peering.callers,
+            self._settings.telemetry.audience,
+            self.directory.links,
+            self.heard,
+        )
+        return sites.tls, sites.plain
+
+    # What they tell.
+
+    def _trust_changed(self, _: object) -> None:
+        self._standing = self._judge()
+        self.directory.trust_changed()
+
+    def _opened(self, opened: Opened) -> None:
+        key = SERVICES[opened.surface]
+        if opened.port is None:
+            self.directory.unregister_port(key)
+        else:
+            self.directory.register_port(key, opened.port)
+
+    def _tell_of_itself(self, own: Own) -> None:
+        addresses = own.addresses or published(self._settings.node.bind, self.directory.links())
+        self._cluster.tell(addresses, own.services)
+
+    def _told(self, told: Told) -> None:
+        self.directory.told(told.node, told.info, told.authenticated, told.place, told.leaf)
+
+    def _strayed(self, answer: Answer) -> None:
+        self.directory.told(
+            answer.info.host_uuid, answer.info, authenticated=False, place=answer.place, leaf=answer.leaf
+        )
+
+    def _refused(self, refused: Refused) -> None:
+        self._cluster.refused(refused.node)
