@@ -188,7 +188,7 @@ class HistoryService(Service):
         return None
 
     async def _write_all(self) -> None:
-        """Write batch after batch until none waits or one fails; one such work at a time."""
+        """Write what waits, by :meth:`_write_batches`; one such work at a time."""
         await self._writing.acquire()
         try:
             await self._write_batches()
@@ -196,8 +196,11 @@ class HistoryService(Service):
             self._writing.release()
 
     async def _write_batches(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        """Write what waits, batch after batch, until one fails. What comes meanwhile makes the next batches full."""
+        left = len(self._waiting)
+        while left > 0 and self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, left, len(self._waiting)))]
+            left -= len(batch)
             try:
                 await self._store.write(partial(_insert, batch=batch))
             except CancelledError:

@@ -79,6 +79,24 @@ class WritingTests(StoredTestCase):
         self.assertEqual(self.numbers(), [4])
         self.assertEqual(self.history.keys(), {(NODE, ended(4).id)})
 
+    def test_what_comes_meanwhile(self) -> None:
+        """A job that ends while others are written waits for the next second, and not for the writer alone."""
+        self.start()
+        sizes: list[int] = []
+        write = self.store.write
+
+        def counted(work: Any) -> Deferred[Any]:
+            if "batch" in getattr(work, "keywords", {}):
+                sizes.append(len(work.keywords["batch"]))
+                self.history.keep(ended(10 + len(sizes)))
+            return write(work)
+
+        self.patch(self.store, "write", counted)
+        self.keep([ended(1), ended(2)])
+        self.assertEqual(sizes, [2])
+        self.tick()
+        self.assertEqual(sizes, [2, 1])
+
     def test_same_job_again(self) -> None:
         """A job that is kept twice is there once; only a higher ``seq`` replaces what is there (JB-66)."""
         self.start()
