@@ -274,6 +274,7 @@ class Call:
         """The response is complete and the connection no longer this call's."""
         self._finish()
         self.receiver.response_ended()
+        del self.receiver  # It mostly refers to us; a cycle for each request would be work for the collector.
 
     def lost(self, kind: FailureKind, at_boundary: bool = False) -> None:
         """The connection is of no more use, and no longer this call's."""

@@ -133,7 +133,6 @@ class Dispatch:
 
     def attempt_won(self, attempt: Attempt, head: ResponseHead, raw: bytes, parts: Sequence[bytes]) -> None:
         """See :class:`pair.proxy.attempt.AttemptOwner`."""
-        self._attempt = None
         if self._body is not None:
             self._body.free()
         candidate = attempt.candidate
@@ -154,13 +153,15 @@ class Dispatch:
             candidate.engine,
             self._job,
             self._explanation(candidate.node),
-            lambda good: self._relayed(attempt, head.status, good),
+            self._relayed,
         )
         self._relay.begin(raw, parts)
 
-    def _relayed(self, attempt: Attempt, status: int, good: bool | None) -> None:
+    def _relayed(self, good: bool | None) -> None:
+        attempt, self._attempt = self._attempt, None
+        assert attempt is not None, "an answer is that of an attempt"
         outcome: Outcome = "cancelled" if good is None else "won" if good else "broken"
-        self._tell_end(attempt, outcome, status, attempt.call.received)
+        self._tell_end(attempt, outcome, self._request.status, attempt.call.received)
         if good is not None:
             self._note_outcome(attempt.candidate.engine, good)
         self._end()

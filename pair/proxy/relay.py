@@ -188,3 +188,4 @@ class Relay:
         self._plane.sweep.leave(self)
         self._plane.meters.body_passed(self._call.received)
         self._ended(good)
+        del self._ended  # It mostly refers to us; a cycle for each request would be work for the collector.

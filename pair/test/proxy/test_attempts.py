@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from pair.test.proxy.bench import CHAT, DONE, NODE, Bench, BenchCase
 from pair.test.proxy.network import LAST_CHUNK, chunk, head, response, stream
 from pair.test.routing.facts import engine
@@ -73,6 +75,25 @@ class ForwardingTests(BenchCase):
     def test_trailing_slash_is_left_out(self) -> None:
         """H13: with one trailing slash a path is itself, and is forwarded without."""
         self.assertTrue(self.ask(path="/api/chat/").a.asked.startswith(b"POST /api/chat HTTP/1.1"))
+
+
+class EndedTests(BenchCase):
+    """What an answered request leaves behind."""
+
+    def test_nothing_for_the_collector(self) -> None:
+        """What served it goes as it ends: no cycle waits for the collector, which would stop all streams to look."""
+        bench = self.bench(engine("ollama", "m", name="a"))
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for path in ("/api/chat", "/nowhere"):
+            found = []
+            for _ in range(2):  # The first makes the connection, which stays.
+                gc.collect()
+                bench.client.asks("POST", path, CHAT)
+                bench.advance()
+                bench.a.answers(response(200, DONE))
+                found.append(gc.collect())
+            self.assertEqual(found[1], 0, path)
 
 
 class FailoverTests(BenchCase):
