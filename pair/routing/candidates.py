@@ -6,7 +6,7 @@ owners of one model; what a question costs depends on those owners alone (RT-5).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
@@ -143,6 +143,15 @@ class Owner(Struct, frozen=True):
 
     def objections(self, request: Request, breaker: Breaker, now: float) -> Iterator[ExcludedBy]:
         """Each check of RT-15 that fails, in order; no model checks where the request names none (RT-19)."""
+        yield from self.shortcomings(request)
+        candidate = self.candidate
+        if request.model and breaker.is_stale(candidate.node, candidate.engine, self.key, self.revision, now):
+            yield "model_stale"
+        if (candidate.node, candidate.engine) in request.tried:
+            yield "tried"
+
+    def shortcomings(self, request: Request) -> Iterator[ExcludedBy]:
+        """Of these checks the ones that look at the facts alone, and not at what became of earlier attempts."""
         yield from self.node.objections(request)
         if request.route.key not in self.routes:
             yield "route_unsupported"
@@ -154,10 +163,34 @@ class Owner(Struct, frozen=True):
                 yield "model_not_advertised"
             elif (self.loaded_only or request.intent == "unload") and not candidate.loaded:
                 yield "not_loaded"
-            if breaker.is_stale(candidate.node, candidate.engine, self.key, self.revision, now):
-                yield "model_stale"
-        if (candidate.node, candidate.engine) in request.tried:
-            yield "tried"
+
+
+class Rejected(Struct, frozen=True):
+    """An owner that may not serve, and the first check that it failed."""
+
+    node: str
+    engine: str
+    excluded_by: ExcludedBy
+
+
+class Sifted(Struct, frozen=True):
+    """The owners of what a request asks for: those that may serve, and the others."""
+
+    eligible: tuple[Owner, ...]
+    rejected: tuple[Rejected, ...]
+
+
+def sift(owners: Iterable[Owner], objections: Callable[[Owner], Iterator[ExcludedBy]]) -> Sifted:
+    """``owners``, in their order, by whether there are ``objections`` to them."""
+    eligible = []
+    rejected = []
+    for owner in owners:
+        objection = next(objections(owner), None)
+        if objection is None:
+            eligible.append(owner)
+        else:
+            rejected.append(Rejected(owner.candidate.node, owner.candidate.engine, objection))
+    return Sifted(tuple(eligible), tuple(rejected))
 
 
 ROUTE_MISSING_SECONDS = 60.0
@@ -195,8 +228,9 @@ class Catalogue:
         self._owners: dict[_Key, dict[_Place, Owner]] = {}
         self._entries: dict[str, list[tuple[_Key, _Place]]] = {}
         self._routes: dict[_Place, _KnownRoutes] = {}
-        # What was asked for, by facade and name as sent, since the last change.
+        # What was asked for since the last change, by facade and name as sent, and whole.
         self._found: dict[tuple[str, str], tuple[Owner, ...]] = {}
+        self._sifted: dict[Request, Sifted] = {}
 
     def put(self, facts: NodeFacts) -> None:
         """What is known of a node now, in place of what was."""
@@ -261,6 +295,16 @@ class Catalogue:
             found = self._found[facade, model] = self._find(facade, model)
         return found
 
+    def sifted(self, request: Request) -> Sifted:
+        """Its owners by the facts alone: what is true of all requests that ask the same, until the facts change."""
+        sifted = self._sifted.get(request)
+        if sifted is None:
+            if len(self._sifted) >= _REMEMBERED:
+                self._sifted.clear()
+            owners = self.owners(request.facade, request.model)
+            sifted = self._sifted[request] = sift(owners, lambda owner: owner.shortcomings(request))
+        return sifted
+
     def nodes(self) -> list[NodeFacts]:
         """All known nodes, by id."""
         return [self._nodes[node] for node in sorted(self._nodes)]
@@ -292,6 +336,7 @@ class Catalogue:
 
     def _unindex(self, node: str) -> None:
         self._found.clear()
+        self._sifted.clear()
         for index, place in self._entries.pop(node, ()):
             owners = self._owners.get(index, {})
             owners.pop(place, None)

@@ -36,7 +36,7 @@ _ID = "{id}"
 _PREFIX_LIMIT = 8192
 
 
-class Route(Struct, frozen=True):
+class Route(Struct, frozen=True, cache_hash=True):
     """One listed path of a facade.
 
     ``path`` is exact, or ends in ``/{id}``, which stands for the rest of a path,

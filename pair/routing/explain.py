@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, UnsetType
@@ -66,13 +67,7 @@ def why(plan: Plan, rank: int, after: Iterable[tuple[Outcome, int | None]] = ())
             newest are left out where there is no room for all.
     """
     chosen = plan.ranked[rank - 1]
-    parts = [
-        f"policy={plan.policy}",
-        f"load={chosen.score:g}",
-        *(f"{name}={number:g}" for name, number in chosen.terms),
-        f"rank={rank}/{len(plan.ranked)}",
-    ]
-    text = "; ".join(parts).encode("ascii", "replace").decode("ascii")[:_WHY_LIMIT]
+    text = _place(plan.policy, chosen.score, tuple(chosen.terms), rank, len(plan.ranked))
     separator = "; after="
     for outcome, status in after:
         word = f"{separator}{outcome}{status if outcome == 'status' and status is not None else ''}"
@@ -81,6 +76,19 @@ def why(plan: Plan, rank: int, after: Iterable[tuple[Outcome, int | None]] = ())
         text += word
         separator = ","
     return text
+
+
+# The same few places are given to request after request.
+@lru_cache(maxsize=256)
+def _place(policy: str, score: float, terms: tuple[tuple[str, float], ...], rank: int, number: int) -> str:
+    """That it is at ``rank`` of ``number``, by the ``policy`` for this ``score``."""
+    parts = [
+        f"policy={policy}",
+        f"load={score:g}",
+        *(f"{name}={each:g}" for name, each in terms),
+        f"rank={rank}/{number}",
+    ]
+    return "; ".join(parts).encode("ascii", "replace").decode("ascii")[:_WHY_LIMIT]
 
 
 def penalty(hold: Hold, now: float, epoch_ms: int) -> Penalty:

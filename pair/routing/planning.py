@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from pair.routing.candidates import Catalogue, ExcludedBy, Owner, Request
+from pair.routing.candidates import Catalogue, ExcludedBy, Owner, Rejected, Request, Sifted, sift
 from pair.routing.dialects import alternative
 from pair.routing.policies import Ranked, Ranking, SpeedOf, View, ranked_or_default, unlearnt
 from pair.routing.policies.pressure import PressurePolicy
@@ -30,14 +30,6 @@ Answer = Literal[
 """What a client is told when no engine may serve (RT-21); codes of PX-84."""
 
 _DEFAULT = PressurePolicy()
-
-
-class Rejected(Struct, frozen=True):
-    """An owner that may not serve, and the first check that it failed."""
-
-    node: str
-    engine: str
-    excluded_by: ExcludedBy
 
 
 class Plan(Struct, frozen=True):
@@ -81,25 +73,29 @@ def plan(
         now: monotonic seconds.
         speed: the learned rates.
     """
-    eligible: list[Owner] = []
-    rejected: list[Rejected] = []
-    owners = catalogue.owners(request.facade, request.model)
-    for owner in owners:
-        objection = next(owner.objections(request, breaker, now), None)
-        if objection is None:
-            eligible.append(owner)
-        else:
-            rejected.append(Rejected(owner.candidate.node, owner.candidate.engine, objection))
+    sifted = _sifted(request, catalogue, breaker, now)
+    eligible = sifted.eligible
     if not eligible:
+        owners = catalogue.owners(request.facade, request.model)
         failed = [frozenset(owner.objections(request, breaker, now)) for owner in owners]
         answer = _answer(request, failed)
         instead = _instead(request, owners, failed) if answer == "route_unsupported" else None
-        return Plan((), tuple(rejected), policy.name, answer=answer, instead=instead)
+        return Plan((), sifted.rejected, policy.name, answer=answer, instead=instead)
     candidates = [each.candidate for each in eligible]
     view = View(now, book.snapshot, book.load, speed)
     ranking = ranked_or_default(policy, _DEFAULT, request, candidates, view)
-    ranked = _held_last(_arranged(request, ranking, eligible), breaker, now)
-    return Plan(ranked, tuple(rejected), ranking.policy, ranking.flaw)
+    ranked = ranking.ranked
+    if len(ranked) > 1:
+        ranked = _held_last(_arranged(request, ranking, eligible), breaker, now)
+    return Plan(ranked, sifted.rejected, ranking.policy, ranking.flaw)
+
+
+def _sifted(request: Request, catalogue: Catalogue, breaker: Breaker, now: float) -> Sifted:
+    """The owners of the request; as long as no attempt failed anywhere, the facts alone decide who is eligible."""
+    if not request.tried and not len(breaker):
+        return catalogue.sifted(request)
+    owners = catalogue.owners(request.facade, request.model)
+    return sift(owners, lambda owner: owner.objections(request, breaker, now))
 
 
 def _arranged(request: Request, ranking: Ranking, eligible: Sequence[Owner]) -> tuple[Ranked, ...]:

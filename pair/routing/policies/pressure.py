@@ -32,14 +32,12 @@ class PressurePolicy:
         placed = [(candidate, view.load(candidate.node)) for candidate in candidates]
         if len(placed) > 1:
             placed.sort(key=lambda each: _order(each[0], each[1], view.speed))
-        return tuple(
-            Ranked(
-                candidate,
-                load.total,
-                (("pending", load.pending), ("pressure", load.pressure), ("reservations", load.reservations)),
-            )
-            for candidate, load in placed
-        )
+        return tuple([_ranked(candidate, load) for candidate, load in placed])
+
+
+def _ranked(candidate: Candidate, load: Load) -> Ranked:
+    terms = (("pending", load.pending), ("pressure", load.pressure), ("reservations", load.reservations))
+    return Ranked(candidate, load.total, terms)
 
 
 def _order(candidate: Candidate, load: Load, learned: SpeedOf) -> tuple[bool, int, int, bool, float, str]:

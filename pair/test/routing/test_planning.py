@@ -11,7 +11,8 @@ from zope.interface import implementer
 
 from pair.interfaces import IRoutingPolicy
 from pair.routing.breaker import Breaker
-from pair.routing.planning import Plan, Rejected, plan
+from pair.routing.candidates import Rejected
+from pair.routing.planning import Plan, plan
 from pair.routing.policies import Ranked, View
 from pair.routing.policies.pressure import PressurePolicy
 from pair.routing.reservations import ReservationBook
