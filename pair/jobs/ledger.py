@@ -187,9 +187,12 @@ class OpenJob:
         record: The newest one.
     """
 
+    __slots__ = ("_keep", "_now", "_stage", "id", "record")
+
     def __init__(self, record: Job, now: Callable[[], int], keep: Callable[[Job], None]) -> None:
         self.id = record.id
         self.record = record
+        self._stage: _Stage = "waiting"
         self._now = now
         self._keep = keep
 
@@ -200,6 +203,7 @@ class OpenJob:
         node, engine = _word(node), _word(engine)
         n = self.record.attempt_count + 1
         attempt = Attempt(n=n, node=node, engine=engine, started_at=self._now())
+        self._stage = "trying"
         self._change(
             "queued",
             placed_on=node,
@@ -216,6 +220,7 @@ class OpenJob:
             return
         code = None if error is None else job_error(error).code
         attempts = self._last_attempt(outcome=outcome, ended_at=self._now(), status=status, error=code)
+        self._stage = "waiting"
         self._change("queued", placed_on=None, engine=None, attempts=attempts)
 
     def committed(self, status: int) -> None:
@@ -224,6 +229,7 @@ class OpenJob:
             return
         now = self._now()
         attempts = self._last_attempt(first_byte_at=now, status=status)
+        self._stage = "running"
         self._change("running", started_at=now, status=status, attempts=attempts)
 
     def completed(self, status: int, response_bytes: int, usage: Usage, unterminated: bool = False) -> None:
@@ -252,22 +258,15 @@ class OpenJob:
 
     def close(self) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if not self.record.terminal:
+        if self._stage != "ended":
             log.error("The handling of job {job} ended, and the job had no end.", job=self.id)
             self.failed("internal")
 
     def _allows(self, event: _Event) -> bool:
-        stage = self._stage()
-        if stage in _LEGAL[event]:
+        if self._stage in _LEGAL[event]:
             return True
-        log.error("Job {job} is {stage}: {event} was refused.", job=self.id, stage=stage, event=event)
+        log.error("Job {job} is {stage}: {event} was refused.", job=self.id, stage=self._stage, event=event)
         return False
-
-    def _stage(self) -> _Stage:
-        job = self.record
-        if job.state == "queued":
-            return "waiting" if job.placed_on is None else "trying"
-        return "running" if job.state == "running" else "ended"
 
     def _last_attempt(self, **values: Any) -> tuple[Attempt, ...]:
         """All attempts, the last one with new values."""
@@ -292,6 +291,7 @@ class OpenJob:
             values["attempts"] = self._last_attempt(**closed)
         if status is not None:
             values["status"] = status
+        self._stage = "ended"
         self._change(state, completed_at=now, error=error, **values)
 
     def _change(self, state: JobState, **values: Any) -> None:

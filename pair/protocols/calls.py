@@ -22,7 +22,7 @@ HTTP that can be relayed.
 """
 
 
-class Target(Struct, frozen=True):
+class Target(Struct, frozen=True, cache_hash=True):
     """Where requests go; calls to equal targets share connections.
 
     ``key`` names it for :meth:`pair.protocols.pool.ClientPool.drop`,

@@ -160,6 +160,25 @@ class Call:
     (PX-59). Made by :meth:`pair.protocols.pool.ClientPool.send`.
     """
 
+    __slots__ = (
+        "_body",
+        "_clock",
+        "_connection",
+        "_dial",
+        "_dialling",
+        "_head",
+        "_over",
+        "_reused",
+        "_upload",
+        "_upload_seconds",
+        "head_only",
+        "paused",
+        "reader",
+        "receiver",
+        "sent",
+        "target",
+    )
+
     def __init__(
         self,
         target: Target,
@@ -170,7 +189,7 @@ class Call:
         upgrade: bool,
         clock: IReactorTime,
         upload_seconds: float,
-        dial: Callable[[], Deferred[ClientConnection]],
+        dial: Callable[[Target], Deferred[ClientConnection]],
     ) -> None:
         """Not started; see :meth:`start`."""
         self.target = target
@@ -290,7 +309,7 @@ class Call:
         self.receiver.response_lost(UpstreamFailure(kind, at_boundary))
 
     def _connect(self) -> None:
-        self._dialling = self._dial().addCallbacks(self._send, self._connect_failed)
+        self._dialling = self._dial(self.target).addCallbacks(self._send, self._connect_failed)
 
     def _connect_failed(self, reason: Failure) -> None:
         """Tell of it in a later turn, for this may be within ``send``."""

@@ -96,7 +96,7 @@ class ClientPool:
             upgrade,
             self._clock,
             self._upload_seconds,
-            lambda: self._dial(target),
+            self._dial,
         )
         call.start(None if fresh else self._take(target))
         return call
@@ -220,5 +220,6 @@ def _timed_out(result: object, seconds: float) -> Failure:
 
 def _idle_seconds(head: ResponseHead, target: Target) -> float:
     """How long the connection may rest: a second less than the other end keeps it, if it says (PX-52)."""
-    said = _TIMEOUT.search(head.value(b"keep-alive") or b"")
+    options = head.value(b"keep-alive")
+    said = None if options is None else _TIMEOUT.search(options)
     return target.idle_seconds if said is None else int(said[1]) - 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from pair.protocols.calls import Target
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pair.proxy.meters import Meters
     from pair.proxy.scheduling import SchedulerService
     from pair.proxy.sweep import Sweep
+    from pair.records.engines import EngineAddress
     from pair.settings import Proxy
 
 
@@ -102,11 +104,13 @@ class Plane:
 def target_of(plane: Plane, engine: str) -> Target | None:
     """Where requests for an engine of this node go now; None while it does not run."""
     address = plane.engines.address(engine)
-    if address is None:
-        return None
-    authority = address.authority.encode("ascii")
-    idle = plane.engines.dialect(engine).idle
-    return Target(engine, address.host, address.port, authority, address.tls, idle)
+    return None if address is None else _target(engine, address, plane.engines.dialect(engine).idle)
+
+
+@lru_cache(maxsize=64)
+def _target(engine: str, address: EngineAddress, idle: float) -> Target:
+    """One and the same for all requests to an engine, as long as it stays where it is."""
+    return Target(engine, address.host, address.port, address.authority.encode("ascii"), address.tls, idle)
 
 
 def credential_of(plane: Plane, engine: str) -> bytes | None:

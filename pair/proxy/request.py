@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -48,20 +49,12 @@ class ClientRequest:
     )
 
     def __init__(self, exchange: Exchange, facade: str, id: str, began_at: float) -> None:
-        head = exchange.head
-        target = origin_form(head.target)
-        raw_path, question, query = target.partition(b"?")
         self.exchange = exchange
         self.facade = facade
         self.id = id
-        self.method = head.method.decode("latin-1")
-        sent = raw_path.decode("latin-1")
-        path = normalise_path(sent)
-        self.route: Route | None = match(facade, self.method, path)
-        # What is not listed is for the engine to judge, down to the last slash.
-        self.path = sent if self.route is None else path
-        self.target = self.path.encode("latin-1") + question + query
-        self.family: Family = self.route.family if self.route is not None else family_of(facade, self.path)
+        self.method, self.path, self.target, self.route, self.family = _place(
+            facade, exchange.head.method, exchange.head.target
+        )
         self.origin: bytes | None = None
         self.began_at = began_at
         self.code: str | None = None
@@ -126,3 +119,19 @@ class ClientRequest:
             self.respond(200, b"application/x-ndjson", line + b"\n")
         else:
             self.respond(200, b"application/json", line)
+
+
+# Clients ask for the same few targets again and again.
+@lru_cache(maxsize=128)
+def _place(facade: str, method_sent: bytes, target_sent: bytes) -> tuple[str, str, bytes, Route | None, Family]:
+    """The method, path, target, route and family of a request."""
+    method = method_sent.decode("latin-1")
+    raw_path, question, query = origin_form(target_sent).partition(b"?")
+    sent = raw_path.decode("latin-1")
+    path = normalise_path(sent)
+    route = match(facade, method, path)
+    if route is None:
+        # What is not listed is for the engine to judge, down to the last slash.
+        path = sent
+    family = family_of(facade, path) if route is None else route.family
+    return method, path, path.encode("latin-1") + question + query, route, family

@@ -200,7 +200,7 @@ class SchedulerService(Service):
         self.holds.known(inventory)
 
     def _job_changed(self, job: Job) -> None:
-        place = None if job.terminal else job.placed_on
+        place = job.placed_on if job.completed_at is None else None
         if place == self._placed.get(job.id):
             return
         if place is None:

@@ -204,7 +204,7 @@ class _KnownRoutes(Struct):
     """
 
     version: str | None
-    answered: set[str]
+    answered: set[Route]
     missing: dict[str, float]
 
 
@@ -253,7 +253,7 @@ class Catalogue:
         """That engine has served that route: a 404 there is about something else from now on (RT-10)."""
         known = self._routes_of(node, engine)
         if known is not None:
-            known.answered.add(route.key)
+            known.answered.add(route)
 
     def note_route_missing(self, node: str, engine: str, route: Route, now: float) -> None:
         """That engine answered that it has no such route.
@@ -262,7 +262,7 @@ class Catalogue:
         :data:`ROUTE_MISSING_SECONDS`, or until its version changes (RT-10).
         """
         known = self._routes_of(node, engine)
-        if known is not None and route.key not in known.answered:
+        if known is not None and route not in known.answered:
             known.missing[route.key] = now + ROUTE_MISSING_SECONDS
             self._index(self._nodes[node])
 
