@@ -157,7 +157,8 @@ class JobLedger:
             self._active.pop(job.id, None)
             self._ended[job.id] = job
             self.ended_total.inc((job.attempts[-1].engine if job.attempts else "none", job.state))
-            self._retire(job.completed_at or self._now())
+            if len(self._ended) > KEPT_TERMINALS:
+                self._let_go()
         else:
             self._active[job.id] = job
         if log.debugging:

@@ -40,14 +40,6 @@ class FieldLookup:
         return None if found is None else found[0]
 
 
-def by_name(fields: Fields) -> Named:
-    """``fields`` as they are looked up."""
-    named: Named = {}
-    for name, value in fields:
-        named.setdefault(name.lower(), []).append(value)
-    return named
-
-
 def body_framing(named: Named, minor: int) -> tuple[int | None, bool]:
     """How the body of a message is framed, as strictly as PX-10 asks.
 

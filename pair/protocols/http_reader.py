@@ -15,7 +15,7 @@ import re
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
 
-from pair.protocols.http1 import FieldLookup, Fields, FramingError, Named, body_framing, by_name, field_lines
+from pair.protocols.http1 import FieldLookup, Fields, FramingError, Named, body_framing, field_lines
 
 # A lone LF counts as a line end here, so that a head written with them is refused and not waited for.
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
@@ -56,15 +56,22 @@ class _Sink:
     """What the parser found. It does not hold the parser: no cycle, so no garbage for each connection."""
 
     def __init__(self) -> None:
-        self.fields: list[tuple[bytes, bytes]] = []
         self.parts: list[bytes] = []
+        self.on_body = self.parts.append
+        self.begin()
+
+    def begin(self) -> None:
+        """A head comes next."""
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.named: Named = {}
         self.heads = 0
         self.chunks = 0
         self.ended = False
-        self.on_body = self.parts.append
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name, value.rstrip(b" \t")))
+        value = value.rstrip(b" \t")
+        self.fields.append((name, value))
+        self.named.setdefault(name.lower(), []).append(value)
 
     def on_headers_complete(self) -> None:
         self.heads += 1
@@ -135,9 +142,8 @@ class RequestReader:
         method, target, _ = line
         upgrade = None
         sink = self._sink
-        sink.fields.clear()
-        sink.heads = sink.chunks = self._overhead = 0
-        sink.ended = False
+        sink.begin()
+        self._overhead = 0
         try:
             self._parser.feed_data(raw)
         except HttpParserUpgrade:
@@ -149,13 +155,14 @@ class RequestReader:
         if sink.heads != 1 or self._parser.get_method() != method or len(sink.fields) > self._fields:
             raise Malformed("head")
         fields = tuple(sink.fields)
-        named = by_name(fields)
+        named, sink.named = sink.named, {}  # Trailers are no fields of it.
         length, chunked = body_framing(named, minor)
         self._remaining = length
         self._tail = b""
-        asked = _options(b",".join(named.get(b"connection", ())))
+        connection, expect = named.get(b"connection"), named.get(b"expect")
+        asked = () if connection is None else _options(b",".join(connection))
         keep_alive = b"close" not in asked and (minor == 1 or b"keep-alive" in asked)
-        expects_continue = minor == 1 and named.get(b"expect", [b""])[-1].lower() == b"100-continue"
+        expects_continue = expect is not None and minor == 1 and expect[-1].lower() == b"100-continue"
         return RequestHead(
             method, target, minor, fields, named, length, chunked, keep_alive, expects_continue, upgrade
         )

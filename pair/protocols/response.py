@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from msgspec import Struct
 
-from pair.protocols.http1 import FieldLookup, Named, body_framing, by_name
+from pair.protocols.http1 import FieldLookup, Named, body_framing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,7 @@ class ResponseReader:
         self._head_size = 0
         self._reason = b""
         self._fields: list[tuple[bytes, bytes]] = []
+        self._named: Named = {}
         self._length: int | None = None
         # The last bytes fed: five of them or more, where so many came.
         self._end = b""
@@ -177,7 +178,9 @@ class ResponseReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field of the head, or a trailer."""
         if self.head is None:
-            self._fields.append((name, value.rstrip(b" \t")))
+            value = value.rstrip(b" \t")
+            self._fields.append((name, value))
+            self._named.setdefault(name.lower(), []).append(value)
 
     def on_headers_complete(self) -> None:
         """A head, interim or final."""
@@ -188,8 +191,7 @@ class ResponseReader:
             raise MalformedResponseError
         if status < 200 and status != 101:
             return
-        fields = tuple(self._fields)
-        named = by_name(fields)
+        fields, named = tuple(self._fields), self._named
         length, chunked = (None, False) if status == 101 else body_framing(named, int(minor))
         self._length = 0 if self._head_only or status in (204, 304) else length
         keep_alive = parser.should_keep_alive()
@@ -203,6 +205,7 @@ class ResponseReader:
             self.complete = True
             return
         self._fields.clear()
+        self._named = {}
         self._reason = b""
         self._head_size = 0
 

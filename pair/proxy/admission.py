@@ -19,7 +19,7 @@ from pair.proxy.collecting import Collector, KeptBody
 from pair.proxy.direct import Direct, home_engine, own_engine
 from pair.proxy.outcomes import ROUNDS
 from pair.proxy.replies import Fields, Refusal, refusal
-from pair.proxy.request import ClientRequest
+from pair.proxy.request import ClientRequest, dialect_of
 from pair.proxy.unrecorded import UNRECORDED
 from pair.routing.candidates import Intent, Request
 from pair.routing.labels import parse_labels
@@ -166,7 +166,7 @@ class Admission:
             return
         job = self._plane.jobs.admit(
             self._facade,
-            request.dialect,
+            dialect_of(route),
             route.operation if routed.intent == "run" else routed.intent,
             route.path,
             routed.stream,

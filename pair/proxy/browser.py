@@ -78,15 +78,16 @@ class BrowserPolicy:
         hosts = head.values(b"host")
         if head.target[:1] not in (b"/", b"*"):
             hosts.append(_target_authority(head.target))
-        elif not hosts:
+        elif len(hosts) != 1:
             # Only HTTP/1.0 may leave it out, and no browser speaks that.
-            return head.minor == 0
-        elif len(hosts) > 1:
+            return not hosts and head.minor == 0
+        named = {parse_authority(each.decode("latin-1")) for each in hosts}
+        if len(hosts) > 2 or len(named) > 1:
             return False
-        first, *others = [parse_authority(each.decode("latin-1")) for each in hosts]
-        if first is None or len(others) > 1 or any(each != first for each in others):
+        (authority,) = named
+        if authority is None:
             return False
-        return is_loopback(first[0]) or first in self._hosts or (first[0], None) in self._hosts
+        return is_loopback(authority[0]) or authority in self._hosts or (authority[0], None) in self._hosts
 
     def _origin_allowed(self, value: bytes) -> bool:
         if value == b"null":
@@ -115,8 +116,10 @@ def preflight_fields(head: Head) -> Fields | None:
 
     The request must have passed :meth:`BrowserPolicy.check`.
     """
+    if head.method != b"OPTIONS":
+        return None
     origins = head.values(b"origin")
-    if head.method != b"OPTIONS" or not origins or not head.values(b"access-control-request-method"):
+    if not origins or not head.values(b"access-control-request-method"):
         return None
     fields = [
         (b"Access-Control-Allow-Origin", origins[0]),

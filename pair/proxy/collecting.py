@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class KeptBody:
     """A body that is kept, and counted in the budget of all, until nobody needs it any more."""
 
+    __slots__ = ("_budget", "_held", "data")
+
     def __init__(self, budget: Budget) -> None:
         self.data = b""
         self._budget = budget
@@ -50,6 +52,8 @@ class Collector:
         ended: called once when the request has ended, by us or by ``ready``.
     """
 
+    __slots__ = ("_body", "_ended", "_parts", "_plane", "_ready", "_request", "_size")
+
     def __init__(self, plane: Plane, request: ClientRequest, ready: Ready, ended: Callable[[], None]) -> None:
         self._plane = plane
         self._request = request
@@ -63,10 +67,10 @@ class Collector:
         """Refuse what cannot be kept; else read it."""
         exchange = self._request.exchange
         declared = exchange.head.content_length or 0
-        codings = {each.strip().lower() for each in exchange.head.values(b"content-encoding")}
+        codings = exchange.head.values(b"content-encoding")
         if declared > self._plane.settings.max_body:
             self._refuse(self._too_large())
-        elif codings.difference((b"", b"identity")):
+        elif codings and not {each.strip().lower() for each in codings} <= {b"", b"identity"}:
             self._refuse(refusal("unsupported_encoding"))
         elif not self._body.hold(declared):
             self._refuse(refusal("overloaded", retry_after=2))

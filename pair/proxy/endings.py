@@ -27,6 +27,7 @@ _UNBOUNDED = frozenset({"generate", "responses"})
 """Operations whose last frame may be longer than ``LIMIT``: that it is not seen means nothing (PX-62)."""
 
 _MOST = 2**53
+_NUMBERS = frozenset({int, float})
 
 
 class Tail:
@@ -176,19 +177,23 @@ _FACTS = (
     ("output_tokens", ("stats", "total_output_tokens"), 1),
     ("prompt_tokens", ("result", "stats", "input_tokens"), 1),
     ("output_tokens", ("result", "stats", "total_output_tokens"), 1),
-    # OpenAI.
-    ("prompt_tokens", ("usage", "prompt_tokens"), 1),
-    ("output_tokens", ("usage", "completion_tokens"), 1),
-    # Anthropic at the start; responses at the end; both whole, and Anthropic before its last frame.
+    # Anthropic at the start; responses at the end.
     ("prompt_tokens", ("message", "usage", "input_tokens"), 1),
     ("prompt_tokens", ("response", "usage", "input_tokens"), 1),
     ("output_tokens", ("response", "usage", "output_tokens"), 1),
+    # OpenAI; then Anthropic and responses, whole, and Anthropic before its last frame.
+    ("prompt_tokens", ("usage", "prompt_tokens"), 1),
+    ("output_tokens", ("usage", "completion_tokens"), 1),
     ("prompt_tokens", ("usage", "input_tokens"), 1),
     ("output_tokens", ("usage", "output_tokens"), 1),
 )
 """Where engines tell of tokens and durations; what stands later counts more."""
 
-_TOLD_IN = frozenset(path[0] for _, path, _ in _FACTS)
+_TOLD_IN = {
+    first: tuple((name, path[1:], unit) for name, path, unit in _FACTS if path[0] == first)
+    for first in dict.fromkeys(path[0] for _, path, _ in _FACTS)
+}
+"""The same by the first field of the path: most documents have none of them, and nearly all others just one."""
 
 _CACHED = {
     "prompt_n": ("cache_n",),
@@ -199,24 +204,24 @@ _CACHED = {
 
 def _facts(document: dict[str, Any]) -> dict[str, float]:
     facts: dict[str, float] = {}
-    # Most frames have none of the fields, and no answer has those of two engines: so no path is walked in vain.
-    for name, path, unit in _FACTS if not _TOLD_IN.isdisjoint(document) else ():
-        value = _number(document, path) if path[0] in document else None
-        if value is not None:
-            for each in _CACHED.get(path[-1], ()):
-                value += _number(document, (*path[:-1], each)) or 0
-            facts[name] = value * unit
+    for first in () if document.keys().isdisjoint(_TOLD_IN) else _TOLD_IN:
+        if first not in document:
+            continue
+        told = document[first]
+        for name, path, unit in _TOLD_IN[first]:
+            value = _number(told, path)
+            if value is not None:
+                for each in _CACHED.get(path[-1], ()) if path else ():
+                    value += _number(told, (*path[:-1], each)) or 0
+                facts[name] = value * unit
     return facts
 
 
-def _number(document: dict[str, Any], path: tuple[str, ...]) -> float | None:
-    """The number at ``path``; None where there is none, or none that may be believed."""
-    value: Any = document
+def _number(told: Any, path: tuple[str, ...]) -> float | None:
+    """The number at ``path`` in a piece of JSON; None where there is none, or none that may be believed."""
     for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
-        return value
-    return None
+        told = told.get(name) if isinstance(told, dict) else None
+    return told if type(told) in _NUMBERS and 0 <= told <= _MOST else None
 
 
 def _count(facts: dict[str, float], name: str) -> int | None:

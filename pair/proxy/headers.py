@@ -34,6 +34,7 @@ _REQUEST_NAMES: Final = _HOP | {
 _REQUEST_PREFIXES: Final = (b"proxy-", b"x-forwarded-", b"x-pair-", b"sec-fetch-", b"access-control-")
 _RESPONSE_PREFIXES: Final = (b"proxy-", b"x-pair-", b"access-control-")
 _CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key"))
+_NONE: Final[frozenset[bytes]] = frozenset()
 _STREAMS: Final = frozenset((b"text/event-stream", b"application/x-ndjson"))
 
 
@@ -64,12 +65,17 @@ def request_head(
     Raises:
         ValueError: A value would end its line: nothing may leave.
     """
-    named = _named_by_connection(fields)
-    dropped = named if credential is None else named | _CREDENTIALS
-    lines = [method + b" " + target + b" HTTP/1.1", b"Host: " + authority]
-    for name, value in fields:
-        if _travels(name) and not (dropped and name.lower() in dropped):
-            lines.append(name + b": " + value)
+    dropped = _NONE if credential is None else _CREDENTIALS
+    travelling: list[Field] = []
+    for field in fields:
+        if _travels(field[0]):
+            travelling.append(field)
+        elif _is_connection(field[0]):
+            dropped |= _options(field[1])
+    if dropped:
+        travelling = _without(travelling, dropped)
+    lines = [b"%b %b HTTP/1.1" % (method, target), b"Host: " + authority]
+    lines += [b"%b: %b" % field for field in travelling]
     if length == "chunked":
         lines.append(b"Transfer-Encoding: chunked")
     elif length is not None:
@@ -114,23 +120,29 @@ def response_fields(fields: Sequence[Field], *, chunked: bool, status: int = 200
         status: Of the answer. A 204 has no body, and nothing may say that it has (RFC 9110, section 8.6).
         extra: Ours: those of CORS, and those that explain.
     """
-    # What frames the body is ours to keep, whatever Connection says.
-    named = _named_by_connection(fields) - {b"content-length"}
     kept: list[Field] = []
-    seen = set()
-    streams = False
+    named = _NONE
+    content_type = b""
     for field in fields:
         low = field[0].lower()
-        if low in _HOP or low in named or low.startswith(_RESPONSE_PREFIXES):
-            continue
-        if low == b"content-type":
-            streams = field[1].partition(b";")[0].strip().lower() in _STREAMS
-        elif (low == b"vary" and _about_origin(field[1])) or (low == b"content-length" and (chunked or status == 204)):
-            continue
-        seen.add(low)
-        kept.append(field)
-    if streams:
+        if low in _HOP:
+            if low == b"connection":
+                named |= _options(field[1])
+        elif low == b"content-type":
+            content_type = field[1]
+            kept.append(field)
+        elif not (
+            low.startswith(_RESPONSE_PREFIXES)
+            or (low == b"vary" and _about_origin(field[1]))
+            or (low == b"content-length" and (chunked or status == 204))
+        ):
+            kept.append(field)
+    if named:
+        # What frames the body is ours to keep, whatever Connection says.
+        kept = _without(kept, named - {b"content-length"})
+    if content_type and content_type.partition(b";")[0].strip().lower() in _STREAMS:
         # Whatever stands between us and the client must not hold back or keep a stream (PX-66).
+        seen = {name.lower() for name, _ in kept}
         if b"x-accel-buffering" not in seen:
             kept.append((b"X-Accel-Buffering", b"no"))
         if b"cache-control" not in seen:
@@ -141,13 +153,18 @@ def response_fields(fields: Sequence[Field], *, chunked: bool, status: int = 200
     return kept
 
 
-def _named_by_connection(fields: Iterable[Field]) -> frozenset[bytes]:
+def _is_connection(name: bytes) -> bool:
+    return len(name) == 10 and name.lower() == b"connection"
+
+
+@lru_cache(maxsize=64)
+def _options(connection: bytes) -> frozenset[bytes]:
     """The names, in lower case, of the fields that are for this connection only (RFC 9110, section 7.6.1)."""
-    named: frozenset[bytes] = frozenset()
-    for name, value in fields:
-        if len(name) == 10 and name.lower() == b"connection":
-            named |= {each.strip(b" \t") for each in value.lower().split(b",")}
-    return named
+    return frozenset(each.strip(b" \t") for each in connection.lower().split(b","))
+
+
+def _without(fields: Iterable[Field], names: frozenset[bytes]) -> list[Field]:
+    return [field for field in fields if field[0].lower() not in names]
 
 
 def _about_origin(vary: bytes) -> bool:

@@ -112,6 +112,8 @@ class Holds:
         )
 
     def _mended(self) -> None:
+        if not self._failing:
+            return
         for node in [each for each in self._failing if not self.breaker.failing(each)]:
             self._failing.discard(node)
             self._errors.clear(f"routing:node_failing:{node}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pair.metrics import SHORT_SECONDS, Counter, Histogram, Source
+from pair.metrics import SHORT_SECONDS, Counter, Histogram, Labels, Source
+from pair.proxy.request import dialect_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pair.proxy.request import ClientRequest
     from pair.records.jobs import Outcome
+    from pair.routing.dialects import Route
     from pair.routing.planning import Answer
 
 _LOCAL = frozenset({"identity", "mutate", "tunnel"})
@@ -76,16 +79,13 @@ class Meters:
 
     def request_ended(self, request: ClientRequest) -> None:
         """A request has its answer, or its client left."""
-        self.requests.inc((request.facade, request.dialect, _kind(request), _status(request.status)))
+        self.requests.inc(_labels(request.facade, request.route, request.status))
         self.durations.observe(self._seconds() - request.began_at, (request.facade,))
 
 
-def _kind(request: ClientRequest) -> str:
-    role = None if request.route is None else request.route.role
-    if role in ("inference", "listing"):
-        return role
-    return "local" if role in _LOCAL else "other"
-
-
-def _status(status: int | None) -> str:
-    return "aborted" if status is None else f"{status // 100}xx"
+@lru_cache(maxsize=512)
+def _labels(facade: str, route: Route | None, status: int | None) -> Labels:
+    """By what a request is counted: facade, dialect, kind and status."""
+    role = None if route is None else route.role
+    kind = role if role in ("inference", "listing") else "local" if role in _LOCAL else "other"
+    return facade, dialect_of(route), kind or "other", "aborted" if status is None else f"{status // 100}xx"

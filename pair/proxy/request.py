@@ -70,13 +70,6 @@ class ClientRequest:
         return cors_fields(self.origin)
 
     @property
-    def dialect(self) -> str:
-        """The family as jobs and metrics name it: LM Studio's own routes speak OpenAI's dialect."""
-        if self.route is None:
-            return "other"
-        return "openai" if self.family.startswith("lmstudio") else self.family
-
-    @property
     def head_only(self) -> bool:
         """The request is a HEAD."""
         return self.method == "HEAD"
@@ -119,6 +112,13 @@ class ClientRequest:
             self.respond(200, b"application/x-ndjson", line + b"\n")
         else:
             self.respond(200, b"application/json", line)
+
+
+def dialect_of(route: Route | None) -> str:
+    """The family of a route as jobs and metrics name it: LM Studio's own routes speak OpenAI's dialect."""
+    if route is None:
+        return "other"
+    return "openai" if route.family.startswith("lmstudio") else route.family
 
 
 # Clients ask for the same few targets again and again.

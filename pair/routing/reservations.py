@@ -69,8 +69,9 @@ class ReservationBook:
     def take(self, job: str, node: str, generation: int, now: float) -> Reservation:
         """Place ``job`` on ``node``, off the node where it was before."""
         reservation = Reservation(job, node, generation, now)
-        self._count(job, -1)
-        self._released.pop(job, None)
+        if job in self._held or job in self._released:
+            self._count(job, -1)
+            self._released.pop(job, None)
         self._held[job] = reservation
         self._count(job, 1)
         return reservation
