@@ -124,9 +124,10 @@ class HistoryService(Service):
         if not (job.terminal and self._rows):
             return
         self._waiting.append((job, self._now()))
-        if len(self._waiting) >= BATCH and self.running and not self._writing.locked:
-            self._flush()
-        self._drop_excess()
+        if len(self._waiting) >= BATCH:
+            if self.running and not self._writing.locked:
+                self._flush()
+            self._drop_excess()
 
     def clear(self) -> Deferred[None]:
         """Delete all that is kept, and what waits (UI-46). Fires when it is gone; fails as the store's write does."""

@@ -68,7 +68,23 @@ class AttemptOwner(Protocol):
 class Attempt:
     """Sends a request to one engine and judges what comes first."""
 
+    __slots__ = (
+        "_body",
+        "_early",
+        "_head",
+        "_owner",
+        "_patience",
+        "_plane",
+        "_refusing",
+        "_request",
+        "_terms",
+        "_timers",
+        "call",
+        "candidate",
+    )
+
     call: Call
+    _body: bytearray  # Of a refusal, while it is read.
 
     def __init__(
         self, plane: Plane, owner: AttemptOwner, request: ClientRequest, candidate: Candidate, terms: Terms
@@ -81,7 +97,6 @@ class Attempt:
         self._head: ResponseHead | None = None
         self._refusing = False
         self._early = b""
-        self._body = bytearray()
         self._patience: IDelayedCall | None = None
         self._timers: list[IDelayedCall] = []
 
@@ -102,8 +117,9 @@ class Attempt:
             credential=credential_of(plane, engine),
         )
         self.call = plane.pool.send(target, head, body or b"", self, head_only=self._request.head_only)
-        self._patience = self._wait(self._terms.patience, self._terms.setting)
-        if not self._terms.commits_on_head:
+        if self._terms.patience:
+            self._patience = self._wait(self._terms.patience, self._terms.setting)
+        if plane.settings.first_byte_limit and not self._terms.commits_on_head:
             self._wait(plane.settings.first_byte_limit, "proxy.first_byte_limit")
         plane.sweep.watch(self)
 
@@ -120,6 +136,7 @@ class Attempt:
         if not 200 <= head.status < 300:
             self._stop_timers()
             self._refusing = True
+            self._body = bytearray()
             self._timers = [self._plane.clock.callLater(REFUSAL_SECONDS, self._refusal_overran)]
         elif self._terms.commits_on_head:
             self._win(b"", ())
@@ -161,9 +178,7 @@ class Attempt:
             self.call.abort()
             self._end(STALLED, engine_silent())
 
-    def _wait(self, seconds: float, setting: str | None) -> IDelayedCall | None:
-        if not seconds:
-            return None
+    def _wait(self, seconds: float, setting: str | None) -> IDelayedCall:
         timer = self._plane.clock.callLater(seconds, self._overran, setting, seconds)
         self._timers.append(timer)
         return timer
@@ -199,7 +214,8 @@ class Attempt:
         self._owner.attempt_failed(self, judgement, answer)
 
     def _rest(self) -> None:
-        self._stop_timers()
+        if self._timers:
+            self._stop_timers()
         self._plane.sweep.leave(self)
 
     def _stop_timers(self) -> None:

@@ -57,6 +57,27 @@ class Dispatch:
         ended: called once, last, whatever way the request ended.
     """
 
+    __slots__ = (
+        "_answer",
+        "_attempt",
+        "_body",
+        "_ended",
+        "_job",
+        "_past",
+        "_pausing",
+        "_plane",
+        "_relay",
+        "_request",
+        "_rounds",
+        "_sent",
+        "_streaming",
+        "_terms",
+        "_wanted",
+        "_why",
+        "engine",
+        "facade",
+    )
+
     def __init__(
         self,
         plane: Plane,

@@ -14,7 +14,7 @@ from pair.protocols import ndjson, sse
 from pair.records.jobs import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 LIMIT = 8 * 1024
 """Octets of the end of a body that are kept."""
@@ -160,40 +160,57 @@ def _is_last(family: str, operation: str, frame: sse.Frame, document: dict[str, 
     return frame.data == b"[DONE]"
 
 
-_FACTS = (
-    # llama.cpp, beside or instead of usage.
-    ("prompt_tokens", ("timings", "prompt_n"), 1),
-    ("output_tokens", ("timings", "predicted_n"), 1),
-    ("prompt_seconds", ("timings", "prompt_ms"), 1e-3),
-    ("output_seconds", ("timings", "predicted_ms"), 1e-3),
-    # Ollama.
-    ("prompt_tokens", ("prompt_eval_count",), 1),
-    ("output_tokens", ("eval_count",), 1),
-    ("prompt_seconds", ("prompt_eval_duration",), 1e-9),
-    ("output_seconds", ("eval_duration",), 1e-9),
-    # LM Studio: /api/v0, then /api/v1/chat, whole and as its last frame.
-    ("output_seconds", ("stats", "generation_time"), 1),
-    ("prompt_tokens", ("stats", "input_tokens"), 1),
-    ("output_tokens", ("stats", "total_output_tokens"), 1),
-    ("prompt_tokens", ("result", "stats", "input_tokens"), 1),
-    ("output_tokens", ("result", "stats", "total_output_tokens"), 1),
-    # Anthropic at the start; responses at the end.
-    ("prompt_tokens", ("message", "usage", "input_tokens"), 1),
-    ("prompt_tokens", ("response", "usage", "input_tokens"), 1),
-    ("output_tokens", ("response", "usage", "output_tokens"), 1),
-    # OpenAI; then Anthropic and responses, whole, and Anthropic before its last frame.
-    ("prompt_tokens", ("usage", "prompt_tokens"), 1),
-    ("output_tokens", ("usage", "completion_tokens"), 1),
-    ("prompt_tokens", ("usage", "input_tokens"), 1),
-    ("output_tokens", ("usage", "output_tokens"), 1),
-)
-"""Where engines tell of tokens and durations; what stands later counts more."""
+_Figures = tuple[tuple[str, str, float], ...]
+"""Fields of a section of a document, what each tells, and in which unit of it."""
 
-_TOLD_IN = {
-    first: tuple((name, path[1:], unit) for name, path, unit in _FACTS if path[0] == first)
-    for first in dict.fromkeys(path[0] for _, path, _ in _FACTS)
+_TOLD_IN: Mapping[str, tuple[tuple[str, ...], _Figures]] = {
+    # llama.cpp, beside or instead of usage.
+    "timings": (
+        (),
+        (
+            ("prompt_n", "prompt_tokens", 1),
+            ("predicted_n", "output_tokens", 1),
+            ("prompt_ms", "prompt_seconds", 1e-3),
+            ("predicted_ms", "output_seconds", 1e-3),
+        ),
+    ),
+    # LM Studio: /api/v0, then /api/v1/chat, whole and as its last frame.
+    "stats": (
+        (),
+        (
+            ("generation_time", "output_seconds", 1),
+            ("input_tokens", "prompt_tokens", 1),
+            ("total_output_tokens", "output_tokens", 1),
+        ),
+    ),
+    "result": (("stats",), (("input_tokens", "prompt_tokens", 1), ("total_output_tokens", "output_tokens", 1))),
+    # Anthropic at the start; responses at the end.
+    "message": (("usage",), (("input_tokens", "prompt_tokens", 1),)),
+    "response": (("usage",), (("input_tokens", "prompt_tokens", 1), ("output_tokens", "output_tokens", 1))),
+    # OpenAI; then Anthropic and responses, whole, and Anthropic before its last frame.
+    "usage": (
+        (),
+        (
+            ("prompt_tokens", "prompt_tokens", 1),
+            ("completion_tokens", "output_tokens", 1),
+            ("input_tokens", "prompt_tokens", 1),
+            ("output_tokens", "output_tokens", 1),
+        ),
+    ),
 }
-"""The same by the first field of the path: most documents have none of them, and nearly all others just one."""
+"""Where engines tell of tokens and durations: in a field of the document, or below it. What stands later counts more.
+"""
+
+_OWN: _Figures = (
+    ("prompt_eval_count", "prompt_tokens", 1),
+    ("eval_count", "output_tokens", 1),
+    ("prompt_eval_duration", "prompt_seconds", 1e-9),
+    ("eval_duration", "output_seconds", 1e-9),
+)
+"""What Ollama tells in the document itself."""
+
+_ORDER = list(_TOLD_IN)
+_OWN_FIELDS = frozenset(field for field, _, _ in _OWN)
 
 _CACHED = {
     "prompt_n": ("cache_n",),
@@ -204,24 +221,33 @@ _CACHED = {
 
 def _facts(document: dict[str, Any]) -> dict[str, float]:
     facts: dict[str, float] = {}
-    for first in () if document.keys().isdisjoint(_TOLD_IN) else _TOLD_IN:
-        if first not in document:
-            continue
-        told = document[first]
-        for name, path, unit in _TOLD_IN[first]:
-            value = _number(told, path)
-            if value is not None:
-                for each in _CACHED.get(path[-1], ()) if path else ():
-                    value += _number(told, (*path[:-1], each)) or 0
-                facts[name] = value * unit
+    if not _OWN_FIELDS.isdisjoint(document):
+        _read(document, _OWN, facts)
+    # Most documents have none of these, and most others one.
+    for first in sorted(document.keys() & _TOLD_IN.keys(), key=_ORDER.index):
+        path, figures = _TOLD_IN[first]
+        section = document[first]
+        for name in path:
+            section = section.get(name) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            _read(section, figures, facts)
     return facts
 
 
-def _number(told: Any, path: tuple[str, ...]) -> float | None:
-    """The number at ``path`` in a piece of JSON; None where there is none, or none that may be believed."""
-    for name in path:
-        told = told.get(name) if isinstance(told, dict) else None
-    return told if type(told) in _NUMBERS and 0 <= told <= _MOST else None
+def _read(section: dict[str, Any], figures: _Figures, facts: dict[str, float]) -> None:
+    """Add to ``facts`` what a section tells of ``figures``."""
+    for field, told, unit in figures:
+        value = _number(section, field) if field in section else None
+        if value is not None:
+            for each in _CACHED.get(field, ()):
+                value += _number(section, each) or 0
+            facts[told] = value * unit
+
+
+def _number(section: dict[str, Any], field: str) -> float | None:
+    """The number that ``field`` has; None where there is none, or none that may be believed."""
+    value = section.get(field)
+    return value if type(value) in _NUMBERS and 0 <= value <= _MOST else None
 
 
 def _count(facts: dict[str, float], name: str) -> int | None:

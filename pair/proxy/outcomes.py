@@ -112,6 +112,8 @@ class Rounds:
         limit: how many rounds at most.
     """
 
+    __slots__ = ("_barred", "_begun", "_deadline", "_limit", "_round", "_tried")
+
     def __init__(self, deadline: float, limit: int = ROUNDS) -> None:
         self._deadline = deadline
         self._limit = limit

@@ -44,6 +44,26 @@ class Relay:
             engine failed, None when the client or the stop ended it.
     """
 
+    __slots__ = (
+        "_call",
+        "_content_type",
+        "_ended",
+        "_engine",
+        "_exchange",
+        "_extra",
+        "_framing",
+        "_head",
+        "_job",
+        "_plane",
+        "_raw",
+        "_received",
+        "_received_at",
+        "_request",
+        "_tail",
+        "_taken",
+        "_taken_at",
+    )
+
     def __init__(
         self,
         plane: Plane,

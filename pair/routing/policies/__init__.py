@@ -113,4 +113,6 @@ def ranked_or_default(
 
 
 def _same(given: Sequence[Candidate], wanted: Sequence[Candidate]) -> bool:
+    if len(given) == len(wanted) == 1:
+        return given[0] is wanted[0]
     return len(given) == len(wanted) and set(map(id, given)) == set(map(id, wanted))
