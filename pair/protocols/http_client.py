@@ -70,6 +70,7 @@ class ClientConnection(Protocol):
         self._parked = parked
         self._gone = gone
         self._call: Call | None = None
+        self._reader = ResponseReader()
 
     def connectionMade(self) -> None:
         """Implement :class:`IProtocol`."""
@@ -80,6 +81,8 @@ class ClientConnection(Protocol):
     def carry(self, call: Call) -> None:
         """Serve ``call`` from now on."""
         self._call = call
+        self._reader.begin(call.head_only, call.upgrade)
+        call.reader = self._reader
 
     def abort(self) -> None:
         """Close at once; a call on it hears nothing more."""
@@ -99,7 +102,7 @@ class ClientConnection(Protocol):
             self.reusable = False
             self.transport.abortConnection()
             return
-        reader = call.reader
+        reader = self._reader
         headless = reader.head is None
         try:
             raw = reader.feed(data)
@@ -120,10 +123,11 @@ class ClientConnection(Protocol):
             self._response_ended(call)
 
     def _response_ended(self, call: Call) -> None:
-        head = call.reader.head
+        reader = self._reader
+        head = reader.head
         assert head is not None
         self._call = None
-        if self.reusable and head.keep_alive and call.sent and not call.reader.surplus and not call.head_only:
+        if self.reusable and head.keep_alive and call.sent and not reader.surplus and not call.head_only:
             if call.paused:
                 self.transport.resumeProducing()
             self._parked(self, head)
@@ -140,12 +144,13 @@ class ClientConnection(Protocol):
         if handshake is not None:
             handshake.errback(HandshakeError())
         call, self._call = self._call, None
-        if call is None:
-            return
-        if call.reader.until_close and reason.check(ConnectionDone):
-            call.ended()
-        else:
-            call.lost("broken" if call.sent else "write", call.reader.at_boundary())
+        reader = self._reader
+        if call is not None:
+            if reader.until_close and reason.check(ConnectionDone):
+                call.ended()
+            else:
+                call.lost("broken" if call.sent else "write", reader.at_boundary())
+        reader.close()
 
     def _abandon(self, handshake: Deferred[ClientConnection]) -> None:
         self.handshake = None
@@ -163,11 +168,13 @@ class Call:
     __slots__ = (
         "_body",
         "_clock",
+        "_complete",
         "_connection",
         "_dial",
         "_dialling",
         "_head",
         "_over",
+        "_received",
         "_reused",
         "_upload",
         "_upload_seconds",
@@ -177,6 +184,7 @@ class Call:
         "receiver",
         "sent",
         "target",
+        "upgrade",
     )
 
     def __init__(
@@ -196,7 +204,9 @@ class Call:
         self.receiver = receiver
         """May be replaced while the response comes; the new one hears what follows."""
         self.head_only = head_only
-        self.reader = ResponseReader(head_only, upgrade)
+        self.upgrade = upgrade
+        self.reader: ResponseReader | None = None
+        """Of the connection, while it is this call's."""
         self.sent = False
         """The socket has taken the whole request, or there is no more of it than one write."""
         self.paused = False
@@ -206,6 +216,8 @@ class Call:
         self._upload_seconds = upload_seconds
         self._dial = dial
         self._over = False
+        self._received = 0
+        self._complete = False
         self._reused = False
         self._dialling: Deferred[None] | None = None
         self._connection: ClientConnection | None = None
@@ -214,17 +226,17 @@ class Call:
     @property
     def received(self) -> int:
         """Octets of the response's body so far, chunk framing included. Sweeps compare it."""
-        return self.reader.received
+        return self._received if self.reader is None else self.reader.received
 
     @property
     def complete(self) -> bool:
         """All of the response has come, though some of it may still be to be told."""
-        return self.reader.complete
+        return self._complete if self.reader is None else self.reader.complete
 
     @property
     def at_boundary(self) -> bool:
         """As in :class:`UpstreamFailure`, for who is about to abort the call: after this no more of it can be read."""
-        return self.reader.at_boundary()
+        return self.reader is not None and self.reader.at_boundary()
 
     @property
     def switched(self) -> IDuplex:
@@ -297,10 +309,10 @@ class Call:
 
     def lost(self, kind: FailureKind, at_boundary: bool = False) -> None:
         """The connection is of no more use, and no longer this call's."""
-        if self._reused and self._body is not None and not self.reader.began:
+        if self._reused and self._body is not None and not (self.reader is not None and self.reader.began):
             # It died while it was idle, and we learnt of it too late (PX-50).
             self._reused = self.sent = False
-            self._connection = None
+            self._connection = self.reader = None
             if self._upload is not None:
                 self._upload.stop()
             self._connect()
@@ -359,6 +371,7 @@ class Call:
 
     def _finish(self) -> None:
         self._over = True
-        self._connection = None
+        self._received, self._complete = self.received, self.complete
+        self._connection = self.reader = None
         if self._upload is not None and not self.sent:
             self._upload.stop()

@@ -45,7 +45,7 @@ class MalformedResponseError(ValueError):
 
 
 class ResponseReader:
-    """Reads the answer to one request.
+    """Reads the answer to one request, and after :meth:`begin` that to the next one on the same connection.
 
     Interim responses (1xx) are swallowed, however many; 101 is an error where
     nobody asked for it. After a HEAD the response ends at its head. After a 101
@@ -53,7 +53,21 @@ class ResponseReader:
     """
 
     def __init__(self, head_only: bool = False, upgrade: bool = False) -> None:
-        """``head_only`` where the request was a HEAD, ``upgrade`` where it asked for another protocol."""
+        """As for :meth:`begin`."""
+        self.parts: list[bytes] = []
+        """The body bytes of the last read without chunk framing. The reader reuses the list."""
+        # The parser looks its callbacks up once, here, which is half the cost of a small response.
+        self.on_body = self.parts.append
+        self._parser = HttpResponseParser(self)
+        self.begin(head_only, upgrade)
+
+    def begin(self, head_only: bool = False, upgrade: bool = False) -> None:
+        """The answer to another request comes next; the one before is complete, without ``surplus``.
+
+        Args:
+            head_only: The request was a HEAD.
+            upgrade: It asked for another protocol.
+        """
         self.head: ResponseHead | None = None
         self.complete = False
         self.surplus = False
@@ -62,8 +76,6 @@ class ResponseReader:
         """Octets of the body so far, chunk framing included."""
         self.began = False
         """Something came, be it an interim response."""
-        self.parts: list[bytes] = []
-        """The body bytes of the last read without chunk framing. The reader reuses the list."""
         self._head_only = head_only
         self._upgrade = upgrade
         self._head_size = 0
@@ -73,9 +85,10 @@ class ResponseReader:
         self._length: int | None = None
         # The last bytes fed: five of them or more, where so many came.
         self._end = b""
-        # The parser looks its callbacks up once, here.
-        self.on_body = self.parts.append
-        self._parser = HttpResponseParser(self)
+
+    def close(self) -> None:
+        """Nothing more comes. The parser holds our methods: the two would wait for the garbage collector."""
+        del self._parser
 
     @property
     def until_close(self) -> bool:
@@ -105,7 +118,6 @@ class ResponseReader:
             raise MalformedResponseError from None
         self.received += len(data)
         if self.complete:
-            del self._parser  # It holds our methods: the two would wait for the garbage collector.
             return self._without_surplus(data)
         self._end = data if len(data) >= 5 else (self._end + data)[-5:]
         return data

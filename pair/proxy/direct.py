@@ -219,7 +219,7 @@ class _HeldEnd:
         self._relay.response_lost(failure)
 
     def _pass(self, step: Callable[[], None]) -> None:
-        if self._call.reader.complete:
+        if self._call.complete:
             self._held.append(step)
         else:
             step()

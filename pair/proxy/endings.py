@@ -246,7 +246,7 @@ def _read(section: dict[str, Any], figures: _Figures, facts: dict[str, float]) -
 
 def _number(section: dict[str, Any], field: str) -> float | None:
     """The number that ``field`` has; None where there is none, or none that may be believed."""
-    value = section.get(field)
+    value: Any = section.get(field)
     return value if type(value) in _NUMBERS and 0 <= value <= _MOST else None
 
 

@@ -87,5 +87,7 @@ class Meters:
 def _labels(facade: str, route: Route | None, status: int | None) -> Labels:
     """By what a request is counted: facade, dialect, kind and status."""
     role = None if route is None else route.role
-    kind = role if role in ("inference", "listing") else "local" if role in _LOCAL else "other"
-    return facade, dialect_of(route), kind or "other", "aborted" if status is None else f"{status // 100}xx"
+    kind = "local" if role in _LOCAL else "other"
+    if role == "inference" or role == "listing":
+        kind = role
+    return facade, dialect_of(route), kind, "aborted" if status is None else f"{status // 100}xx"

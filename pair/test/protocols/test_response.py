@@ -62,6 +62,25 @@ class ResponseReaderTests(SynchronousTestCase):
         self.assertEqual((raw, body, reader.complete), (BODY, b"h\xc3\xa9llo \r\n\n", True))
         self.assertIsNone(reader.head.value(b"trailer"))
 
+    @given(st.permutations(range(5)))
+    def test_one_after_another(self, order: list[int]) -> None:
+        """A reader that has read others reads a response as a new one does: nothing of them is left in it."""
+        wires = (
+            CHUNKED + BODY,
+            HELLO + b"Content-Length: 5\r\n\r\nhello",
+            b"HTTP/1.1 103 Early\r\nLink: y\r\n\r\nHTTP/1.1 204 Nothing\r\nX-A: b\r\n\r\n",
+            b"HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx",
+        )
+        reader = ResponseReader()
+        for wire in [wires[each] for each in order]:
+            reader.begin()
+            self.assertEqual((reader.head, reader.began, reader.received), (None, False, 0))
+            raw = b"".join([reader.feed(wire[:30]), reader.feed(wire[30:])])
+            fresh, raw_of_fresh, _ = read(wire)
+            self.assertEqual((raw, reader.head, reader.received), (raw_of_fresh, fresh.head, fresh.received))
+            self.assertTrue(reader.complete and not reader.surplus)
+
     def test_interim_responses(self) -> None:
         """Interim responses are swallowed, also in the read that holds the final head; they count as a beginning."""
         reader, _, _ = read(b"HTTP/1.1 100 Continue\r\nContent-Length: 9\r\n\r\nHTTP/1.1 102 \r\nLink: x\r\n\r\n")
