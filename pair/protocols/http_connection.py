@@ -241,20 +241,20 @@ class HTTPServerProtocol(Protocol):
 
     def _step(self) -> bool:
         """Do one thing with what is held; whether there may be another."""
-        match self._phase:
-            case _Phase.IDLE | _Phase.HEAD:
-                return self._read_head()
-            case _Phase.BODY:
-                return self._read_body()
-            case _Phase.SWITCHED:
-                assert self._switched is not None
-                data, self._held = self._held, b""
-                self._call(self._switched, data)
-            case _Phase.ANSWER if len(self._held) > self._limits.held_bytes:
-                if self._reader.ended:
-                    self.abort()
-                else:
-                    self._set_paused(True)
+        phase = self._phase
+        if phase is _Phase.IDLE or phase is _Phase.HEAD:
+            return self._read_head()
+        if phase is _Phase.BODY:
+            return self._read_body()
+        if phase is _Phase.SWITCHED:
+            assert self._switched is not None
+            data, self._held = self._held, b""
+            self._call(self._switched, data)
+        elif phase is _Phase.ANSWER and len(self._held) > self._limits.held_bytes:
+            if self._reader.ended:
+                self.abort()
+            else:
+                self._set_paused(True)
         return False
 
     def _read_head(self) -> bool:
@@ -287,14 +287,15 @@ class HTTPServerProtocol(Protocol):
             self._refuse(400, "bad_request")
             return False
         self._held = self._held[used:]
-        if self._reader.ended:
+        ended = self._reader.ended
+        if ended:
             self._receiver = None
-            self._enter(_Phase.ANSWER)
+            self._phase, self.deadline = _Phase.ANSWER, inf
         else:
             self._enter(_Phase.BODY, self._limits.body_gap_seconds)
         if payload:
             self._call(receiver.body_received, payload)
-        if self._reader.ended and not exchange.done:
+        if ended and not exchange.done:
             self._call(receiver.body_ended)
         return True
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 OWNER_PATIENCE = 10.0
 """Seconds to wait for the head of an owner route's answer (PX-27)."""
 
+_NO_LABELS: frozenset[str] = frozenset()
 _OWNER_TERMS = Terms(rounds=1, patience=OWNER_PATIENCE, commits_on_head=True, reserves=False)
 
 
@@ -155,9 +156,11 @@ class Admission:
     def _dispatch_inference(self, request: ClientRequest, body: KeptBody, ended: Callable[[], None]) -> None:
         route = _route(request)
         routed = read(route, request.exchange.head.value(b"content-type"), body.data)
-        wanted = routed if isinstance(routed, Refusal) else self._wanted(request, routed.model or "", routed.intent)
-        if isinstance(routed, Refusal) or isinstance(wanted, Refusal):
-            assert isinstance(wanted, Refusal), "what cannot be read is refused"
+        if isinstance(routed, Refusal):
+            self._refuse_and_end(request, routed, ended)
+            return
+        wanted = self._wanted(request, routed.model or "", routed.intent)
+        if isinstance(wanted, Refusal):
             self._refuse_and_end(request, wanted, ended)
             return
         retry_after = self._plane.scheduling.retry_after(wanted)
@@ -178,10 +181,12 @@ class Admission:
 
     def _admit_owner(self, request: ClientRequest) -> None:
         ended = self._ended(request)
-        if _route(request).model_from == "path":
+        if _route(request).model_from != "path":
+            Collector(self._plane, request, self._read_owner, ended).begin()
+        elif is_name(request.id_in_path):
             self._dispatch_owner(request, None, request.id_in_path, ended)
         else:
-            Collector(self._plane, request, self._read_owner, ended).begin()
+            self._refuse_and_end(request, refusal("bad_model"), ended)
 
     def _read_owner(self, request: ClientRequest, body: KeptBody, ended: Callable[[], None]) -> None:
         routed = read(_route(request), request.exchange.head.value(b"content-type"), body.data)
@@ -201,13 +206,13 @@ class Admission:
 
     def _wanted(self, request: ClientRequest, model: str, intent: Intent) -> Request | Refusal:
         """The request in routing's words, with the labels that its header and the rules ask for (RT-23)."""
-        if not is_name(model):
-            return refusal("bad_model")
-        header = b",".join(request.exchange.head.values(b"x-pair-require"))
-        try:
-            asked = parse_labels(header.decode("latin-1"))
-        except ValueError:
-            return refusal("bad_request")
+        asked = _NO_LABELS
+        header = request.exchange.head.values(b"x-pair-require")
+        if header:
+            try:
+                asked = parse_labels(b",".join(header).decode("latin-1"))
+            except ValueError:
+                return refusal("bad_request")
         require, forbid = self._plane.scheduling.demands(model, asked)
         return Request(self._facade, _route(request), model, intent, require, forbid)
 

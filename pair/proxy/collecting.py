@@ -13,29 +13,34 @@ if TYPE_CHECKING:
 
 
 class KeptBody:
-    """A body that is kept, and counted in the budget of all, until nobody needs it any more."""
+    """A body that is kept, and counted in the budget of all, until nobody needs it any more.
 
-    __slots__ = ("_budget", "_held", "data")
+    Attributes:
+        data: the body.
+        held: bytes that are counted for it.
+    """
+
+    __slots__ = ("_budget", "data", "held")
 
     def __init__(self, budget: Budget) -> None:
         self.data = b""
         self._budget = budget
-        self._held = 0
+        self.held = 0
 
     def hold(self, size: int) -> bool:
         """Count ``size`` bytes for it in all, if the budget has them."""
-        more = size - self._held
-        if more > 0:
-            if not self._budget.take(more):
+        if size > self.held:
+            if not self._budget.take(size - self.held):
                 return False
-            self._held = size
+            self.held = size
         return True
 
     def free(self) -> None:
         """Keep it no longer; a second call does nothing."""
-        self._budget.give(self._held)
-        self._held = 0
-        self.data = b""
+        if self.held:
+            self._budget.give(self.held)
+            self.held = 0
+            self.data = b""
 
 
 Ready = Callable[[ClientRequest, KeptBody, Callable[[], None]], None]
@@ -85,7 +90,7 @@ class Collector:
         self._size += len(data)
         if self._size > self._plane.settings.max_body:
             self._refuse(self._too_large())
-        elif not self._body.hold(self._size):
+        elif self._size > self._body.held and not self._body.hold(self._size):
             self._refuse(refusal("overloaded", retry_after=2))
         else:
             self._parts.append(data)

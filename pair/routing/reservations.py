@@ -83,7 +83,8 @@ class ReservationBook:
         self._count(job, -1)
         del self._held[job]
         self._released[job] = now
-        self._count(job, 1)
+        if job in self._snapshot.counted:
+            self._count(job, 1)
 
     def apply(self, snapshot: Snapshot) -> None:
         """Plan by ``snapshot`` from now on; one that is not newer than the last is ignored whole (RT-46)."""
