@@ -55,17 +55,19 @@ def run(name: str, seed: int) -> tuple[dict[str, Result], Bounds]:
     """All policies on one scenario with one seed, and its bounds."""
     told = scenario.load(name)
     means = {origin: _mean_output(told, origin) for origin in told.origins}
+    ties = partial(LoadsPolicy, jobs=LOAD, gpu_in_ties=True)
     policies: dict[str, Maker] = {
         "random": AnyPolicy,
         "round robin": RoundRobinPolicy,
         "pressure": _pressure,
         "loads": partial(LoadsPolicy, jobs=LOAD),
+        "ties": ties,
         "rates": partial(InformedPolicy, output=partial(_mean, means)),
         "lengths": partial(InformedPolicy, output=_known),
     }
     results = {each: Simulation(told, seed, policy).run() for each, policy in policies.items()}
     at_once = replace(told, lag=0.0, loss=0.0)
-    results["at once"] = Simulation(at_once, seed, partial(LoadsPolicy, jobs=LOAD)).run()
+    results["at once"] = Simulation(at_once, seed, ties).run()
     asks = told.asks(random.Random(seed))
     starts = [_assignment(results[each]) for each in ("lengths", "loads", "pressure")]
     nodes = Clairvoyant(told, asks, random.Random(seed)).best(starts)
@@ -87,8 +89,9 @@ HEADS = ("policy", "p50 s", "p95 s", "≤ 5 s", "makespan s", "loads", "lost")
 TABLE = ("random", "round robin", "pressure", "clairvoyant", "bound")
 STEPS = (
     ("loads", "pressure", "loads"),
-    ("lag", "loads", "at once"),
-    ("rates, state, faults", "at once", "rates"),
+    ("GPUs", "loads", "ties"),
+    ("lag", "ties", "at once"),
+    ("rates, faults", "at once", "rates"),
     ("lengths", "rates", "lengths"),
     ("the future", "lengths", "clairvoyant"),
 )

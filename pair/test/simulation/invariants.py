@@ -36,20 +36,21 @@ def check(origins: Iterable[Origin], machines: Iterable[Machine], attempts: Iter
     """
     places: dict[str, str] = {}
     for attempt in attempts:
-        require(attempt.ask.job not in places, "a job is active at two nodes", attempt.ask.job)
+        if attempt.ask.job in places:
+            raise Violation("a job is active at two nodes", attempt.ask.job)
         places[attempt.ask.job] = attempt.candidate.node
     ids = [each.spec.id for each in machines]
     reserved = 0
     for origin in origins:
-        reserved += len(origin.book)
-        for job, errand in origin.errands.items():
-            held = origin.book.held(job)
-            place = None if held is None else held.node
-            require(place == places.get(job), "a reservation is where its job is", job, place, places.get(job))
-            require((errand.attempt is not None) == (job in places), "a job has an attempt that is under way", job)
+        book = origin.book
+        reserved += len(book)
+        for job in origin.errands:
+            held = book.held(job)
+            if (None if held is None else held.node) != places.get(job):
+                raise Violation("a reservation is not where its job is", job, held, places.get(job))
         for node in ids:
             # Less than nothing is a ValueError of its own.
-            require(origin.book.load(node).listed, "every node is ranked", node)
+            require(book.load(node).listed, "every node is ranked", node)
     require(reserved == len(places), "reservations are as many as open dispatches", reserved, len(places))
 
 

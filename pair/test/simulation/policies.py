@@ -52,19 +52,27 @@ class RoundRobinPolicy:
 
 @implementer(IRoutingPolicy)
 class LoadsPolicy:
-    """As ``pressure``, but a model that would have to be loaded counts as so many jobs more."""
+    """As ``pressure``, but a model that would have to be loaded counts as so many jobs more.
+
+    With ``gpu_in_ties`` the pressure of a GPU is no load, and decides among equals only.
+    """
 
     name = "loads"
 
-    def __init__(self, simulation: Simulation, jobs: int) -> None:
+    def __init__(self, simulation: Simulation, jobs: int, *, gpu_in_ties: bool = False) -> None:
         self._jobs = jobs
+        self._gpu_in_ties = gpu_in_ties
         self._pressure = PressurePolicy()
 
     def rank(self, request: Request, candidates: Sequence[Candidate], view: View) -> Sequence[Ranked]:
         """Best first."""
-        ranked = self._pressure.rank(request, candidates, view)
-        # The sort keeps the order of equals; more load was put behind less before.
-        return sorted(ranked, key=lambda each: each.score + (0 if each.candidate.loaded else self._jobs))
+
+        def load(each: Ranked) -> float:
+            spared = dict(each.terms)["pressure"] if self._gpu_in_ties else 0
+            return each.score - spared + (0 if each.candidate.loaded else self._jobs)
+
+        # The sort leaves equals in the order of pressure.
+        return sorted(self._pressure.rank(request, candidates, view), key=load)
 
 
 @implementer(IRoutingPolicy)
