@@ -12,11 +12,13 @@ import os
 import random
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+import pair
 from pair.routing.policies.pressure import PressurePolicy
 from pair.test.simulation import scenario
 from pair.test.simulation.bounds import Bounds, bounded
@@ -125,6 +127,7 @@ def main() -> None:
     parser.add_argument("scenario", nargs="*", help="which; without a name, all")
     options = parser.parse_args()
     names = options.scenario or scenario.names()
+    print(f"PAIR {pair.__version__}, seeds 0 to {options.seeds - 1}, {datetime.now(UTC).date().isoformat()}.\n")
     parts = []
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         runs = {name: [pool.submit(run, name, seed) for seed in range(options.seeds)] for name in names}
