@@ -117,12 +117,12 @@ class Simulation:
         origins, machines = self.origins.values(), self.machines.values()
         while len(self._outcomes) < len(self.asks):
             self.events.step()
-            invariants.check(origins, machines, self.attempts())
+            invariants.check(origins, self.attempts())
             invariants.require(self.events.now < LIMIT, "it does not end")
         quiet = self.events.now + QUIET + 2 * self.scenario.lag
         while self.events.now < quiet:
             self.events.step()
-            invariants.check(origins, machines, self.attempts())
+            invariants.check(origins, self.attempts())
         invariants.check_end(origins, machines)
         loads = sum(each.loads for each in machines)
         return Result(tuple(self._outcomes), loads, tuple(self._trace))

@@ -16,6 +16,7 @@ from zope.interface.verify import verifyObject
 
 from pair.interfaces import IRoutingPolicy
 from pair.routing.policies.pressure import PressurePolicy
+from pair.routing.reservations import ReservationBook
 from pair.test.simulation import scenario
 from pair.test.simulation.clairvoyant import Clairvoyant
 from pair.test.simulation.invariants import Violation
@@ -303,6 +304,20 @@ class InvariantTests(SynchronousTestCase):
         origin = simulation.origins["a"]
         origin.facts = {name: replace(each, online=False) for name, each in origin.facts.items()}
         self.violated(simulation, "a job goes to a node that is gone")
+
+    def test_a_load_that_is_off(self) -> None:
+        """A job that ended counts until the next snapshot: the book has forgotten that it is over."""
+
+        class Forgetful(ReservationBook):
+            def release(self, job: str, now: float) -> None:
+                super().release(job, now)
+                self.forget(now + 61.0)
+
+        simulation = Simulation(small())
+        book = Forgetful()
+        book.apply(simulation.origins["a"].book.snapshot)
+        simulation.origins["a"].book = book
+        self.violated(simulation, "a load is not what it should be")
 
     def test_a_count_that_stays(self) -> None:
         """A job of another node whose end is never heard of."""

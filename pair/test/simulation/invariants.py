@@ -8,7 +8,7 @@ from pair.routing.names import key
 from pair.test.simulation.machine import ENGINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pair.routing.candidates import Candidate, Request
     from pair.test.simulation.machine import Machine
@@ -26,12 +26,11 @@ def require(holds: bool, *what: object) -> None:
         raise Violation(*what)
 
 
-def check(origins: Iterable[Origin], machines: Iterable[Machine], attempts: Iterable[Attempt]) -> None:
+def check(origins: Iterable[Origin], attempts: Iterable[Attempt]) -> None:
     """After each event.
 
     Args:
         origins: all nodes with clients.
-        machines: all nodes.
         attempts: those that were begun and have not been closed.
     """
     places: dict[str, str] = {}
@@ -39,19 +38,32 @@ def check(origins: Iterable[Origin], machines: Iterable[Machine], attempts: Iter
         if attempt.ask.job in places:
             raise Violation("a job is active at two nodes", attempt.ask.job)
         places[attempt.ask.job] = attempt.candidate.node
-    ids = [each.spec.id for each in machines]
     reserved = 0
     for origin in origins:
-        book = origin.book
-        reserved += len(book)
+        reserved += len(origin.book)
         for job in origin.errands:
-            held = book.held(job)
+            held = origin.book.held(job)
             if (None if held is None else held.node) != places.get(job):
                 raise Violation("a reservation is not where its job is", job, held, places.get(job))
-        for node in ids:
-            # Less than nothing is a ValueError of its own.
-            require(book.load(node).listed, "every node is ranked", node)
     require(reserved == len(places), "reservations are as many as open dispatches", reserved, len(places))
+    for origin in origins:
+        _check_loads(origin, places)
+
+
+def _check_loads(origin: Origin, places: Mapping[str, str]) -> None:
+    """A load is exact (RT-43): own jobs count where they are, and those of others where the snapshot has them."""
+    snapshot = origin.book.snapshot
+    jobs = {each.node: each.pending for each in snapshot.ranks}
+    for node in snapshot.counted.values():
+        jobs[node] -= 1
+    for job in origin.errands:
+        if job in places:
+            jobs[places[job]] += 1
+    for node, number in jobs.items():
+        # Less than nothing is a ValueError of its own.
+        load = origin.book.load(node)
+        if load.pending + load.reservations != number:
+            raise Violation("a load is not what it should be", origin.id, node, load, number)
 
 
 def check_choice(origin: Origin, wanted: Request, candidate: Candidate) -> None:
