@@ -252,7 +252,7 @@ class Clustering:
         refusal = self.peering.callers.objection(Peer(address, tls=True, leaf=leaf))
         if refusal is None:
             return None
-        fields = ((b"Content-Type", b"application/json"),)
+        fields = ((b"Content-Type", b"application/json"), (b"X-Pair-Error", refusal.code.encode("ascii")))
         return NotMember(refusal.status, fields, error_body(refusal, new_error_id()))
 
     def _known_addresses(self, node: str) -> tuple[str, ...]:

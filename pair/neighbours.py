@@ -17,6 +17,7 @@ from pair.discovery.asking import Me
 from pair.discovery.claims import Claim, Standing
 from pair.discovery.directory import DirectoryService
 from pair.discovery.mdns import MulticastService
+from pair.events import Signal
 from pair.feeds.wire import PROTOCOLS
 from pair.hostlinks import default_sources, interfaces
 from pair.records.cluster import OVER
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pair.interfaces import IErrorBook
     from pair.peering import Opened
     from pair.records.asking import Answer
+    from pair.records.nodes import EvidenceKind
     from pair.settings import Settings
     from pair.supervision.ordered import OrderedServices
     from pair.surfaces.site import SurfaceSite
@@ -71,6 +73,7 @@ class Neighbours:
         directory: which nodes there are.
         collector: how busy they are.
         getter: brings what they tell.
+        proven: emits the UUID of a member that has answered, or told something, of its own.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Neighbours:
         now: Callable[[], int],
         instance: str,
     ) -> None:
+        self.proven: Signal[str] = Signal()
         self._reactor = reactor
         self._settings = settings
         self._node = node
@@ -141,6 +145,11 @@ class Neighbours:
             ips=own.addresses,
         )
         return with_hardware(told, self._sampler.hardware, time.monotonic())
+
+    def note(self, node: str, kind: EvidenceKind) -> None:
+        """There is a sign of life of a member, proven by its identity."""
+        self.directory.note(node, kind)
+        self.proven.emit(node)
 
     def heard(self, node: str) -> None:
         """A member has asked something of this node."""
@@ -227,6 +236,8 @@ class Neighbours:
 
     def _told(self, told: Told) -> None:
         self.directory.told(told.node, told.info, told.authenticated, told.place, told.leaf)
+        if told.authenticated:
+            self.proven.emit(told.node)
 
     def _strayed(self, answer: Answer) -> None:
         self.directory.told(

@@ -29,6 +29,7 @@ from pair.errors.registry import Registry
 from pair.included import CONDITIONS
 from pair.jobs.history import LAST_FLUSH, HistoryService
 from pair.jobs.ledger import JobLedger
+from pair.members import Members
 from pair.neighbours import Neighbours
 from pair.overview import Overview, Phase
 from pair.protocols.dial import engine_endpoint
@@ -139,22 +140,6 @@ class Parts:
             self._labels,
             settings.routing.loaded_only,
             self._errors,
-            self._sampler.load,
-        )
-        self._plane = Plane(
-            clock=reactor,
-            monotonic=time.monotonic,
-            node=identity.uuid,
-            settings=settings.proxy,
-            engines=self._engines,
-            scheduling=self._scheduling,
-            jobs=self._ledger,
-            pool=ClientPool(reactor, partial(engine_endpoint, reactor)),
-            sweep=Sweep(reactor),
-            errors=self._errors,
-            meters=Meters(reactor.seconds),
-            active=Budget(settings.proxy.max_active),
-            bodies=Budget(settings.proxy.body_budget),
         )
         self._cluster = cluster = Clustering(
             reactor,
@@ -178,7 +163,31 @@ class Parts:
             self._now,
             self._run,
         )
-        self._sharing = Sharing(
+        self._members = members = Members(
+            reactor,
+            self._scheduling,
+            {each.name: each.dialect for each in extensions.kinds.members},
+            neighbours.directory,
+            neighbours.getter,
+            lambda: cluster.trust.pins,
+        )
+        self._plane = Plane(
+            clock=reactor,
+            monotonic=time.monotonic,
+            node=identity.uuid,
+            settings=settings.proxy,
+            engines=self._engines,
+            scheduling=self._scheduling,
+            jobs=self._ledger,
+            pool=ClientPool(reactor, partial(engine_endpoint, reactor)),
+            sweep=Sweep(reactor),
+            errors=self._errors,
+            meters=Meters(reactor.seconds),
+            active=Budget(settings.proxy.max_active),
+            bodies=Budget(settings.proxy.body_budget),
+            members=self._members,
+        )
+        self._sharing = sharing = Sharing(
             reactor,
             settings,
             identity.uuid,
@@ -192,6 +201,13 @@ class Parts:
             self._now,
             self._run,
         )
+        self._scheduling.count_others(sharing.jobs.pending_elsewhere)
+        sharing.jobs.pending_changed.subscribe(self._scheduling.pending_changed)
+        sharing.offered.subscribe(members.offered)
+        sharing.withdrawn.subscribe(members.withdrawn)
+        neighbours.collector.loads.subscribe(self._scheduling.observe)
+        neighbours.proven.subscribe(self._scheduling.evidence)
+        cluster.trust.changed.subscribe(members.trust_changed)
         self._facades = Facades(reactor, self._plane, choices, listen, self._run, peers=self._cluster.peers)
         self._overview = Overview(
             identity.uuid,
@@ -278,6 +294,7 @@ class Parts:
         self._neighbours.add_directory(services)
         services.add("scheduler", self._scheduling)
         services.add("pool", _Closed(self._plane.pool))
+        services.add("members", self._members)
         services.add("sweep", self._plane.sweep)
         self._cluster.add_peers(services)
         self._neighbours.add_surface(services)
@@ -311,7 +328,10 @@ class Parts:
         """What this node offers to others, with its labels."""
         inventory = self._engines.inventory()
         kinds = (each.status.kind for each in inventory.engines if each.status.routable)
-        return replace(inventory, labels=self._labels(kinds))
+        offered = inventory.engines
+        if self._settings.routing.loaded_only:
+            offered = tuple(replace(each, models=tuple(m for m in each.models if m.loaded)) for each in offered)
+        return replace(inventory, engines=offered, labels=self._labels(kinds))
 
     def _advertise(self, _: object) -> None:
         """Tell other nodes of the facades behind which there is an engine (DS-8)."""

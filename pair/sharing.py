@@ -184,7 +184,7 @@ class Sharing:
             return stream
 
         followers = Followers(self._reactor, connect, self._node, name, path + STREAM, codec, self._alarms, self._now)
-        followers.heard.subscribe(lambda node: directory.note(node, "feed"))
+        followers.heard.subscribe(lambda node: self._neighbours.note(node, "feed"))
         followers.state_changed.subscribe(self._feed_state)
         followers.incompatible.subscribe(self._incompatible)
         return followers

@@ -209,7 +209,7 @@ class PeerGetter:
         async def call() -> bool:
             try:
                 if pinned and node is not None:
-                    _, visitor = await self._reach(node, places, _VISITS, KNOCK_SECONDS)
+                    _, visitor = await self.reach(node, places, _VISITS, KNOCK_SECONDS)
                 else:
                     visitor = await race(self._reactor, places, self._visit, lambda each: isinstance(each, DialError))
             except (PeerUnreachable, RaceLostError):
@@ -234,7 +234,7 @@ class PeerGetter:
         met: list[tuple[Place, str]] = []
 
         async def connect(factory: IProtocolFactory) -> IProtocol:
-            place, protocol = await self._reach(node, left, factory, each)
+            place, protocol = await self.reach(node, left, factory, each)
             met.append((place, leaf_digest(cast(Any, protocol).transport.peerLeaf.der)))
             return protocol
 
@@ -251,10 +251,16 @@ class PeerGetter:
             else:
                 return answer, *met[-1]
 
-    async def _reach(
-        self, node: str, places: Sequence[Place], factory: IProtocolFactory, each: float
+    async def reach(
+        self, node: str, places: Sequence[Place], factory: IProtocolFactory, each: float = CONNECT_SECONDS
     ) -> tuple[Place, IProtocol]:
         """The first place that shows the pinned leaf, and a connection with it.
+
+        Args:
+            node: Whose leaf.
+            places: The likeliest first; each is tried while others are.
+            factory: Builds the protocol, when the handshake is done.
+            each: Seconds for one of them.
 
         Raises:
             PeerUnreachable: There is none.

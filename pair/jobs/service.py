@@ -19,7 +19,7 @@ from pair.records.jobs import JobChanged
 from pair.supervision.repeating import Repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from twisted.internet.interfaces import IReactorTime
 
@@ -134,6 +134,10 @@ class JobService(Service):
             if job.placed_on is not None:
                 counts[job.placed_on] = counts.get(job.placed_on, 0) + 1
         return counts
+
+    def pending_elsewhere(self) -> Mapping[str, int]:
+        """The same without the jobs of this node, which the scheduler counts by itself."""
+        return self._others.pending()
 
     def news(self, origin: str, news: News[Job]) -> None:
         """The feed of another node has brought something."""

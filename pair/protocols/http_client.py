@@ -112,6 +112,8 @@ class ClientConnection(Protocol):
             return
         if headless:
             if reader.head is None:
+                if call.stirred is not None:
+                    call.stirred()
                 return
             call.forget_request()
             call.receiver.head_received(reader.head)
@@ -183,6 +185,7 @@ class Call:
         "reader",
         "receiver",
         "sent",
+        "stirred",
         "target",
         "upgrade",
     )
@@ -210,6 +213,8 @@ class Call:
         self.sent = False
         """The socket has taken the whole request, or there is no more of it than one write."""
         self.paused = False
+        self.stirred: Callable[[], None] | None = None
+        """Set by the caller: called when something has come that is no head yet, as an interim response (PX-55)."""
         self._head = head
         self._body = body
         self._clock = clock
@@ -304,6 +309,7 @@ class Call:
     def ended(self) -> None:
         """The response is complete and the connection no longer this call's."""
         self._finish()
+        self.stirred = None
         self.receiver.response_ended()
         del self.receiver  # It mostly refers to us; a cycle for each request would be work for the collector.
 

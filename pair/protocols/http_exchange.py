@@ -147,6 +147,11 @@ class Exchange:
         if not self.done:
             self._connection.resume_body()
 
+    def interim(self) -> None:
+        """Say that the request is being worked at (102); nothing to HTTP/1.0, or when the answer has begun."""
+        if not (self.done or self.begun) and self.head.minor:
+            self._connection.transport.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+
     def respond(self, status: int, fields: Fields, body: bytes = b"", *, last: bool = False) -> None:
         """Answer in one write.
 

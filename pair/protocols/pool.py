@@ -101,6 +101,11 @@ class ClientPool:
         call.start(None if fresh else self._take(target))
         return call
 
+    def warm(self, target: Target) -> None:
+        """Have a connection ready for ``target``, where none rests; one that cannot be had is no matter (PX-52)."""
+        if self._closed is None and not self._idle.get(target):
+            self._dial(target).addCallbacks(lambda ready: self._rest(ready, target.idle_seconds), lambda _: None)
+
     def drop(self, key: str) -> None:
         """Close idle connections to the targets called ``key``; those in use serve their call and no other."""
         for connection in self._open:
@@ -155,9 +160,10 @@ class ClientPool:
         return None
 
     def _park(self, connection: ClientConnection, head: ResponseHead) -> None:
-        target = connection.target
-        life = _idle_seconds(head, target)
-        idle = self._idle.setdefault(target, [])
+        self._rest(connection, _idle_seconds(head, connection.target))
+
+    def _rest(self, connection: ClientConnection, life: float) -> None:
+        idle = self._idle.setdefault(connection.target, [])
         if life <= 0 or len(idle) >= self._max_idle:
             connection.transport.loseConnection()
             return

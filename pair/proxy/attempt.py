@@ -8,18 +8,28 @@ from msgspec import Struct
 
 from pair.protocols.response import ResponseHead
 from pair.proxy.headers import request_head
-from pair.proxy.outcomes import EMPTY, GONE, STALLED, Judgement, judge_connection, judge_status
+from pair.proxy.outcomes import (
+    EMPTY,
+    GONE,
+    SILENT,
+    STALLED,
+    Judgement,
+    judge_connection,
+    judge_member,
+    judge_status,
+)
 from pair.proxy.plane import Plane, credential_of, target_of
-from pair.proxy.replies import Refusal, engine_silent, refusal
-from pair.routing.dialects import Verdict, classify
+from pair.proxy.replies import Refusal, engine_silent, member_refused, refusal
+from pair.routing.dialects import Dialect, Verdict, classify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from twisted.internet.interfaces import IDelayedCall
 
-    from pair.protocols.calls import UpstreamFailure
+    from pair.protocols.calls import Target, UpstreamFailure
     from pair.protocols.http_client import Call
+    from pair.protocols.pool import ClientPool
     from pair.proxy.request import ClientRequest
     from pair.routing.candidates import Candidate
 
@@ -28,6 +38,10 @@ REFUSAL_LIMIT = 64 * 1024
 
 REFUSAL_SECONDS = 1.0
 """Seconds in which a refusal must have been read."""
+
+
+SILENCE = 12.0
+"""Seconds in which something must come from a member, be it an interim response (PX-55)."""
 
 
 class Terms(Struct, frozen=True):
@@ -70,13 +84,16 @@ class Attempt:
 
     __slots__ = (
         "_body",
+        "_dialect",
         "_early",
         "_head",
+        "_job",
         "_owner",
         "_patience",
         "_plane",
         "_refusing",
         "_request",
+        "_silence",
         "_terms",
         "_timers",
         "call",
@@ -87,9 +104,12 @@ class Attempt:
     _body: bytearray  # Of a refusal, while it is read.
 
     def __init__(
-        self, plane: Plane, owner: AttemptOwner, request: ClientRequest, candidate: Candidate, terms: Terms
+        self, plane: Plane, owner: AttemptOwner, request: ClientRequest, job: str, candidate: Candidate, terms: Terms
     ) -> None:
         self.candidate = candidate
+        self._job = job
+        self._dialect: Dialect | None = None
+        self._silence: IDelayedCall | None = None
         self._plane = plane
         self._owner = owner
         self._request = request
@@ -103,10 +123,35 @@ class Attempt:
     def begin(self, body: bytes | None) -> None:
         """Send the request; ``body`` is None where it has none."""
         plane, engine = self._plane, self.candidate.engine
+        if not self.candidate.local:
+            self._begin_afar(body)
+            return
         target = target_of(plane, engine)
         if target is None:
             self._end(GONE, refusal("engine_unreachable"))
             return
+        self._send(plane.pool, target, body, credential_of(plane, engine), ())
+        plane.sweep.watch(self)
+
+    def _begin_afar(self, body: bytes | None) -> None:
+        """Send it to a member, which serves it by that engine and no other (PX-53)."""
+        node, members = self.candidate.node, self._plane.members
+        target = None if members is None else members.target(node, self._request.facade)
+        if members is None or target is None:
+            self._end(GONE, refusal("engine_unreachable"))
+            return
+        # It may be gone from the catalogue by the time of its answer.
+        self._dialect = self._plane.scheduling.catalogue.dialect(node, self.candidate.engine)
+        named = (b"X-Pair-Job: " + self._job.encode("ascii"), b"X-Pair-Engine: " + self.candidate.engine.encode())
+        self._send(members.pool, target, body, None, named)
+        self._silence = self._plane.clock.callLater(SILENCE, self._silent)
+        self._timers.append(self._silence)
+        self.call.stirred = self._stirred
+
+    def _send(
+        self, pool: ClientPool, target: Target, body: bytes | None, credential: bytes | None, member: Sequence[bytes]
+    ) -> None:
+        plane = self._plane
         head = request_head(
             self._request.exchange.head.method,
             self._request.target,
@@ -114,14 +159,14 @@ class Attempt:
             authority=target.authority,
             length=None if body is None else len(body),
             hop=1,
-            credential=credential_of(plane, engine),
+            credential=credential,
+            member=member,
         )
-        self.call = plane.pool.send(target, head, body or b"", self, head_only=self._request.head_only)
+        self.call = pool.send(target, head, body or b"", self, head_only=self._request.head_only)
         if self._terms.patience:
             self._patience = self._wait(self._terms.patience, self._terms.setting)
         if plane.settings.first_byte_limit and not self._terms.commits_on_head:
             self._wait(plane.settings.first_byte_limit, "proxy.first_byte_limit")
-        plane.sweep.watch(self)
 
     def abandon(self) -> None:
         """Break off; the owner hears nothing more (PX-48, PX-49)."""
@@ -178,6 +223,17 @@ class Attempt:
             self.call.abort()
             self._end(STALLED, engine_silent())
 
+    def _stirred(self) -> None:
+        """The member still works at it."""
+        assert self._silence is not None, "only a member is waited for so"
+        if self._silence.active():
+            self._silence.reset(SILENCE)
+
+    def _silent(self) -> None:
+        """Nothing came from the member, though it says each 5 s that it works (PX-55)."""
+        self.call.abort()
+        self._end(SILENT, refusal("node_silent"))
+
     def _wait(self, seconds: float, setting: str | None) -> IDelayedCall:
         timer = self._plane.clock.callLater(seconds, self._overran, setting, seconds)
         self._timers.append(timer)
@@ -194,6 +250,10 @@ class Attempt:
         self._end(judge_status(head.status, self._verdict(head)), refusal("engine_unreachable"))
 
     def _refused(self, head: ResponseHead) -> None:
+        code = None if self.candidate.local else head.value(b"x-pair-error")
+        if code is not None:
+            self._refused_by_member(head, code.decode("latin-1"))
+            return
         verdict = self._verdict(head)
         judgement = judge_status(head.status, verdict)
         if head.status < 400:
@@ -201,8 +261,15 @@ class Attempt:
         else:
             self._end(judgement, EngineRefusal(head, bytes(self._body), verdict))
 
+    def _refused_by_member(self, head: ResponseHead, code: str) -> None:
+        """It is made anew for our client, and a member's doors are none of that one's business (PX-46)."""
+        fault = head.value(b"x-pair-fault")
+        judgement = judge_member(head.status, code, None if fault is None else fault.decode("latin-1"))
+        self._end(judgement, member_refused(head.status, code))
+
     def _verdict(self, head: ResponseHead) -> Verdict:
-        return classify(self._plane.engines.dialect(self.candidate.engine), head.status, bytes(self._body[:8192]))
+        dialect = self._dialect or self._plane.engines.dialect(self.candidate.engine)
+        return classify(dialect, head.status, bytes(self._body[:8192]))
 
     def _win(self, raw: bytes, parts: Sequence[bytes]) -> None:
         assert self._head is not None, "an answer has a head"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pair.proxy.plane import Plane, StopCode
     from pair.proxy.request import ClientRequest
     from pair.routing.breaker import Sent
-    from pair.routing.candidates import Request
+    from pair.routing.candidates import Candidate, Request
     from pair.routing.planning import Plan
 
 
@@ -143,9 +143,9 @@ class Dispatch:
             self._plane.scheduling.holds.failed(self._sent, judgement, wait)
             self._sent = None
         if isinstance(answer, EngineRefusal):
-            self._learn(node, engine, answer)
+            self._learn(attempt.candidate, answer)
         if judgement.blames_engine:
-            self._note_outcome(engine, False)
+            self._note_outcome(attempt.candidate, False)
         self._rounds.failed(attempt.candidate, judgement)
         if judgement.fails_over:
             self._next()
@@ -171,6 +171,7 @@ class Dispatch:
             self._request,
             attempt.call,
             head,
+            candidate.node,
             candidate.engine,
             self._job,
             self._explanation(candidate.node),
@@ -184,17 +185,17 @@ class Dispatch:
         outcome: Outcome = "cancelled" if good is None else "won" if good else "broken"
         self._tell_end(attempt, outcome, self._request.status, attempt.call.received)
         if good is not None:
-            self._note_outcome(attempt.candidate.engine, good)
+            self._note_outcome(attempt.candidate, good)
         self._end()
 
     def _tell_end(self, attempt: Attempt, outcome: Outcome, status: int | None = None, size: int = 0) -> None:
         number = len(self._past) + 1
         trail.attempt_ended(self._request, self._job.id, number, attempt.candidate, outcome, status, size)
 
-    def _note_outcome(self, engine: str, good: bool) -> None:
-        """Tell the engines how an inference answer ended (EN-30)."""
-        if self._wanted.route.role == "inference":
-            self._plane.engines.note_outcome(engine, good)
+    def _note_outcome(self, candidate: Candidate, good: bool) -> None:
+        """Tell our engines how an inference answer ended (EN-30); a member's are told by its ingress."""
+        if candidate.local and self._wanted.route.role == "inference":
+            self._plane.engines.note_outcome(candidate.engine, good)
 
     def _next(self) -> None:
         """Try the first candidate of a new plan, or wait for the next round, or give up."""
@@ -212,10 +213,10 @@ class Dispatch:
             self._job.attempt_began(candidate.node, candidate.engine, plan.policy, self._why)
             if self._terms.reserves:
                 self._sent = self._plane.scheduling.take(self._job.id, candidate)
-            self.engine = candidate.engine
+            self.engine = candidate.engine if candidate.local else None
             number, model = len(self._past) + 1, self._wanted.model
             trail.attempt_began(self._request, self._job.id, number, candidate, model, self._streaming)
-            self._attempt = Attempt(self._plane, self, self._request, candidate, self._terms)
+            self._attempt = Attempt(self._plane, self, self._request, self._job.id, candidate, self._terms)
             self._attempt.begin(None if self._body is None else self._body.data)
             return
         wait = self._rounds.pause(now, 2 * self._plane.random() - 1)
@@ -229,12 +230,14 @@ class Dispatch:
         self._pausing = None
         self._next()
 
-    def _learn(self, node: str, engine: str, answer: EngineRefusal) -> None:
+    def _learn(self, candidate: Candidate, answer: EngineRefusal) -> None:
         """An engine's refusal may say that what we know of it is out of date (RT-10)."""
+        node, engine = candidate.node, candidate.engine
         if answer.verdict == "stale_model":
             if self._terms.reserves:
                 self._plane.scheduling.note_stale(node, engine, self._wanted)
-            self._plane.engines.note_missing(engine, self._wanted.model)
+            if candidate.local:
+                self._plane.engines.note_missing(engine, self._wanted.model)
         elif answer.verdict == "route_missing":
             self._plane.scheduling.note_route_missing(node, engine, self._wanted.route)
         elif answer.head.status == LOOP:

@@ -119,7 +119,11 @@ class Direct:
             self._give_up(code)
 
     def head_received(self, head: ResponseHead) -> None:
-        """Pass the answer on from its head (PX-57); but a redirect to the engine's own address is none (H13)."""
+        """Pass the answer on from its head (PX-57)."""
+        self._answer(head, b"", ())
+
+    def _answer(self, head: ResponseHead, raw: bytes, parts: Sequence[bytes]) -> None:
+        """Pass it on, with what has come of its body; but a redirect to the engine's own address is none (H13)."""
         assert self._call is not None, "an answer has a call"
         if 300 <= head.status < 400 and _leads_away(head.value(b"location")):
             self._give_up("engine_redirect")
@@ -132,12 +136,20 @@ class Direct:
         route = request.route
         after = route.after if route is not None and 200 <= head.status < 300 else "nothing"
         self._relay = relay = Relay(
-            plane, request, call, head, self.engine, UNRECORDED, (), lambda good: self._relayed(good, after)
+            plane,
+            request,
+            call,
+            head,
+            plane.node,
+            self.engine,
+            UNRECORDED,
+            (),
+            lambda good: self._relayed(good, after),
         )
         if after == "reread_first":
             _HeldEnd(plane, self.engine, request, call, relay).begin()
         else:
-            relay.begin(b"", ())
+            relay.begin(raw, parts)
 
     def body_received(self, raw: bytes, parts: Sequence[bytes]) -> None:
         """Never happens: the relay takes over at the head."""

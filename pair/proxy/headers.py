@@ -48,24 +48,27 @@ def request_head(
     hop: int,
     credential: bytes | None = None,
     upgrade: bytes | None = None,
+    member: Sequence[bytes] = (),
 ) -> bytes:
-    """The head of the request that an engine of this node is sent.
+    """The head of the request that an engine of this node, or a member, is sent.
 
     Args:
         method: The client's.
         target: Path and query.
         fields: The client's fields, as sent.
-        authority: The engine's own ``host:port`` (PX-79).
+        authority: The engine's own ``host:port``, or the member's UUID and port (PX-79).
         length: Bytes of the body, ``"chunked"`` where they are not known, None where there is no body.
         hop: 1 from the node where the request arrived, 2 from an ingress (PX-80).
         credential: The token stored for this engine. It takes the place of whatever
             the client sent; without one the client's own pass (PX-81).
         upgrade: The protocol that the engine is asked to switch to (PX-75).
+        member: The lines that a member is sent besides, of which none is empty (PX-53). It is told no
+            credentials: they are for a local engine alone (PX-81).
 
     Raises:
         ValueError: A value would end its line: nothing may leave.
     """
-    dropped = _NONE if credential is None else _CREDENTIALS
+    dropped = _CREDENTIALS if member or credential is not None else _NONE
     travelling: list[Field] = []
     for field in fields:
         if _travels(field[0]):
@@ -81,6 +84,7 @@ def request_head(
     elif length is not None:
         lines.append(b"Content-Length: %d" % length)
     lines.append(b"X-Pair-Hop: %d" % hop)
+    lines += member
     if upgrade is not None:
         lines += (b"Connection: Upgrade", b"Upgrade: " + upgrade)
     if credential is not None:

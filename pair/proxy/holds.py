@@ -45,7 +45,7 @@ class Holds:
         self._inventory = inventory
         self._errors = errors
         self._failing: set[str] = set()
-        self._silent: dict[str, int | None] = {}
+        self._silent: dict[tuple[str, str], int | None] = {}
 
     def dispatched(self, job: str, candidate: Candidate) -> Sent:
         """``job`` goes to ``candidate`` now; it may be the trial of a hold (RT-49)."""
@@ -62,7 +62,7 @@ class Holds:
                 self._tell(sent, hold, now)
         elif judgement.arms == "stall":
             self.breaker.stall(sent, now)
-            self._silent[sent.engine] = _read_at(self._inventory(), sent.engine)
+            self._silent[sent.node, sent.engine] = _read_at(self._inventory(), sent.node, sent.engine)
         else:
             self.breaker.undecided(sent)
 
@@ -80,6 +80,17 @@ class Holds:
         self.breaker.retain(inventory.node, [each.status.id for each in inventory.engines])
         self._mended()
 
+    def forget_node(self, node: str) -> None:
+        """A node takes no part any more (RT-54)."""
+        self.breaker.retain(node, ())
+        self._mended()
+
+    def heard(self, node: str) -> None:
+        """Another node has shown that it lives (RT-50)."""
+        for place in [each for each in self._silent if each[0] == node]:
+            del self._silent[place]
+            self.breaker.evidence(*place, self._monotonic())
+
     def tick(self) -> None:
         """Look for evidence that silent engines are back (RT-50), and forget what is long over."""
         now = self._monotonic()
@@ -90,10 +101,10 @@ class Holds:
 
     def _look_for_evidence(self, now: float) -> None:
         inventory = self._inventory()
-        for engine, before in tuple(self._silent.items()):
-            if _read_at(inventory, engine) != before:
-                del self._silent[engine]
-                self.breaker.evidence(inventory.node, engine, now)
+        for place, before in tuple(self._silent.items()):
+            if _read_at(inventory, *place) != before:
+                del self._silent[place]
+                self.breaker.evidence(*place, now)
 
     def _tell(self, sent: Sent, hold: Hold, now: float) -> None:
         self._failing.add(sent.node)
@@ -119,6 +130,8 @@ class Holds:
             self._errors.clear(f"routing:node_failing:{node}")
 
 
-def _read_at(inventory: NodeInventory, engine: str) -> int | None:
-    """When the engine last answered a probe with its list; one that failed does not move it."""
+def _read_at(inventory: NodeInventory, node: str, engine: str) -> int | None:
+    """When an engine of this node last answered a probe with its list; one that failed does not move it."""
+    if node != inventory.node:
+        return None
     return next((each.status.models_at for each in inventory.engines if each.status.id == engine), None)

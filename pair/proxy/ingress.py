@@ -15,14 +15,18 @@ from twisted.internet.interfaces import IProtocolFactory
 
 from pair.cluster.pins import PeerLeaf
 from pair.proxy import trail
-from pair.proxy.direct import Direct, home_engine
+from pair.proxy.direct import home_engine
 from pair.proxy.replies import refusal
 from pair.proxy.request import ClientRequest
+from pair.proxy.served import Served
 
 if TYPE_CHECKING:
     from pair.protocols.http_exchange import Exchange
     from pair.proxy.plane import Plane
     from pair.proxy.replies import Refusal
+
+DRAINED = ((b"X-Pair-Fault", b"drained"),)
+"""Tells the sender that this node takes no new work, though its engine runs (PX-88)."""
 
 HOP = b"1"
 """``X-Pair-Hop`` of a request that was routed once, by the node that sends it (PX-80)."""
@@ -80,6 +84,10 @@ class Ingress:
         engine = None if why is not None else self._engine(request)
         if why is None and engine is None:
             why = refusal("no_local_engine")
+        if why is None and self._plane.engines.inventory().drained:
+            request.refuse(refusal("no_local_engine"), DRAINED)
+            self._ended(request)
+            return
         if why is None and not self._plane.active.take(1):
             why = refusal("overloaded", retry_after=1)
         if why is not None:
@@ -87,7 +95,7 @@ class Ingress:
             self._ended(request)
             return
         assert engine is not None, "without one it was refused"
-        Direct(self._plane, request, engine, lambda: self._served(request), hop=2).begin()
+        Served(self._plane, request, engine, lambda: self._served(request), hop=2).begin()
 
     def _objection(self, request: ClientRequest) -> Refusal | None:
         head = request.exchange.head

@@ -60,6 +60,9 @@ EMPTY = Judgement("empty", "engine_unreachable", arms="fault")
 STALLED = Judgement("stalled", "engine_silent", returns=False, arms="stall")
 """The engine is not alive any more, or a limit on the wait for its first byte ran out."""
 
+SILENT = Judgement("silent", "node_silent", returns=False, arms="stall")
+"""Nothing came from a member for too long, not even that it still works at it (PX-55)."""
+
 LOOP = 508
 
 _CONNECTION: dict[FailureKind, Outcome] = {
@@ -92,6 +95,19 @@ def judge_status(status: int, verdict: Verdict) -> Judgement:
         return Judgement("status", "engine_status", fails_over=False, status=status)
     arms: HoldKind | None = "busy" if status in (429, 503) else None if status in (408, 501, LOOP) else "fault"
     return Judgement("status", "engine_status", returns=status in (502, 503, 504), status=status, arms=arms)
+
+
+def judge_member(status: int, code: str, fault: str | None) -> Judgement:
+    """A member refused the request by itself; its engine was not asked, or did not answer.
+
+    Args:
+        status: of the refusal.
+        code: what it says is the reason (``X-Pair-Error``).
+        fault: what it says of its engine (``X-Pair-Fault``).
+    """
+    if fault == "engine_stalled":
+        return STALLED
+    return Judgement("status", code, returns=False, status=status)
 
 
 def seconds_to_wait(retry_after: bytes | None) -> float | None:

@@ -65,12 +65,29 @@ class Budget:
         self.used -= amount
 
 
+class Members(Protocol):
+    """The other nodes of the cluster, as far as requests go to them (PX-53 to PX-56)."""
+
+    pool: ClientPool
+    """Connections with them."""
+
+    def target(self, node: str, facade: str) -> Target | None:
+        """Where a facade of a member is; None: it is no member, or nobody knows where it is."""
+
+    def gone(self, node: str) -> bool:
+        """Whether a member is proven to be dead (PX-64)."""
+
+    def moved(self, node: str) -> None:
+        """Bytes of an answer came from it: it lives (discovery page, section 9)."""
+
+
 @dataclass(frozen=True)
 class Plane:
     """The shared parts, handed to all that serve requests.
 
     ``active`` counts inference requests in flight, ``bodies`` the bytes of the
     bodies that are kept for replay; ``underway`` holds what is being served.
+    ``members``: None where there can be none.
     """
 
     clock: IReactorTime
@@ -86,8 +103,22 @@ class Plane:
     meters: Meters
     active: Budget
     bodies: Budget
+    members: Members | None = None
     underway: dict[Underway, None] = field(default_factory=dict)
     random: Callable[[], float] = random.random
+
+    def alive(self, node: str, engine: str) -> bool:
+        """Whether there is hope that an engine goes on (PX-56, PX-64)."""
+        if node == self.node:
+            return self.engines.alive(engine)
+        return self.members is not None and not self.members.gone(node)
+
+    def moved(self, node: str, engine: str) -> None:
+        """Bytes of an answer came from an engine."""
+        if node == self.node:
+            self.engines.note_bytes((engine,))
+        elif self.members is not None:
+            self.members.moved(node)
 
     def in_flight(self, engine: str) -> int:
         """How many requests an engine of this node is at."""

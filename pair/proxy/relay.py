@@ -37,6 +37,7 @@ class Relay:
         request: whose answer it is.
         call: the engine's side, whose receiver this becomes.
         head: of the engine's answer.
+        node: where the engine is.
         engine: its id.
         job: is told how it ends.
         extra: fields of ours for the answer.
@@ -54,6 +55,7 @@ class Relay:
         "_framing",
         "_head",
         "_job",
+        "_node",
         "_plane",
         "_raw",
         "_received",
@@ -70,6 +72,7 @@ class Relay:
         request: ClientRequest,
         call: Call,
         head: ResponseHead,
+        node: str,
         engine: str,
         job: IJob,
         extra: Fields,
@@ -80,6 +83,7 @@ class Relay:
         self._exchange = request.exchange
         self._call = call
         self._head = head
+        self._node = node
         self._engine = engine
         self._job = job
         self._extra = extra
@@ -154,7 +158,7 @@ class Relay:
         taken = received - exchange.unsent
         if received != self._received:
             self._received, self._received_at = received, now
-            self._plane.engines.note_bytes((self._engine,))
+            self._plane.moved(self._node, self._engine)
         if taken != self._taken or not exchange.unsent:
             self._taken, self._taken_at = taken, now
         if now - self._taken_at >= settings.client_stall:
@@ -162,7 +166,7 @@ class Relay:
             self.client_gone()
             return
         silent = 0.0 if exchange.unsent else now - self._received_at
-        dead = silent >= SILENCE and not self._plane.engines.alive(self._engine)
+        dead = silent >= SILENCE and not self._plane.alive(self._node, self._engine)
         if dead or (settings.stream_idle_max and silent >= settings.stream_idle_max):
             at_boundary = self._call.at_boundary
             self._call.abort()

@@ -175,6 +175,17 @@ def engine_silent(setting: str | None = None, seconds: float = 0) -> Refusal:
     return refusal("engine_silent", limit=limit)
 
 
+def member_refused(status: int, code: str) -> Refusal:
+    """The answer where a member refused the request and nobody else is left (PX-46).
+
+    A member's doors are none of our client's business: that it took us for no
+    member, or lacks the path, is told as an engine that is out of reach.
+    """
+    if code not in _CODES or status == 403:
+        return refusal("engine_unreachable")
+    return Refusal(status, code, f"the node that was to serve the request refused it ({code})", None)
+
+
 def family_of(facade: str, path: str) -> Family:
     """In whose dialect the callers of ``path`` (as sent, without the query) expect an error (PX-84)."""
     route = match(facade, "POST", path) or match(facade, "GET", path)

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from twisted.application.service import Service
-from twisted.internet.defer import gatherResults
 
 from pair.proxy.holds import Holds
-from pair.records.telemetry import Load
 from pair.routing.candidates import Catalogue, NodeFacts, Request
 from pair.routing.explain import Explanation, Penalty, explain, penalty
 from pair.routing.labels import LabelRule, demands
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from pair.interfaces import IErrorBook, ILocalEngines, IRoutingPolicy
     from pair.records.engines import NodeInventory
     from pair.records.jobs import Job
+    from pair.records.telemetry import CompactTelemetry
     from pair.routing.breaker import Sent
     from pair.routing.candidates import Candidate
     from pair.routing.dialects import Route
@@ -39,9 +38,6 @@ TICK = 1.0
 """Seconds between two recomputations when nothing changed."""
 
 _NOTHING: frozenset[str] = frozenset()
-
-OBSERVE = 2.0
-"""Seconds between two looks how busy this node's own GPUs are (DS-94)."""
 
 SETTLE = 0.05
 """Seconds in which changes are joined into one recomputation: until it is made, the book makes up for them (RT-43)."""
@@ -61,7 +57,6 @@ class SchedulerService(Service):
         labels: the labels of this node, by the kinds of its running engines (RT-23).
         loaded_only: this node offers only loaded models.
         errors: where a policy or a node that fails is told.
-        own_load: how busy this node's GPUs are.
 
     Attributes:
         catalogue: who advertises what.
@@ -82,7 +77,6 @@ class SchedulerService(Service):
         labels: Callable[[Iterable[str]], tuple[str, ...]],
         loaded_only: bool,
         errors: IErrorBook,
-        own_load: Callable[[], Load] = Load,
     ) -> None:
         self.catalogue = Catalogue()
         self.book = ReservationBook()
@@ -100,11 +94,11 @@ class SchedulerService(Service):
         self._errors = errors
         self._scheduler = Scheduler()
         self._scheduler.set_nodes([node])
-        self._own_load = own_load
+        self._peers: set[str] = set()
+        self._others: Callable[[], Mapping[str, int]] = dict
         self._placed: dict[str, str] = {}
         self._due: IDelayedCall | None = None
         self._ticking = Repeating(clock, TICK, self._tick, "The scheduler")
-        self._observing = Repeating(clock, OBSERVE, self._observe, "The look at the hardware")
         self._subscriptions: list[Callable[[], None]] = []
 
     @property
@@ -120,7 +114,6 @@ class SchedulerService(Service):
             self._jobs.subscribe(self._job_changed),
         ]
         self._inventory_changed(self._engines.inventory())
-        self._observing.startService()
         self._ticking.startService()
 
     def stopService(self) -> Deferred[None]:
@@ -131,7 +124,45 @@ class SchedulerService(Service):
         if self._due is not None:
             self._due.cancel()
             self._due = None
-        return gatherResults([self._observing.stopService(), self._ticking.stopService()]).addCallback(lambda _: None)
+        return self._ticking.stopService()
+
+    def count_others(self, pending: Callable[[], Mapping[str, int]]) -> None:
+        """The jobs of other nodes count too, by the node where they are placed (RT-29)."""
+        self._others = pending
+
+    def pending_changed(self, _: object = None) -> None:
+        """Jobs of others are placed elsewhere now (JB-61)."""
+        self._settle()
+
+    def set_peer(self, facts: NodeFacts) -> None:
+        """This is what is known of another node from now on."""
+        if facts.id not in self._peers:
+            self._peers.add(facts.id)
+            self._scheduler.set_nodes([self._node, *sorted(self._peers)])
+        self.catalogue.put(facts)
+        self.holds.known(facts.inventory)
+        self._settle()
+
+    def drop_peer(self, node: str) -> None:
+        """Another node takes no part any more (RT-34)."""
+        if node in self._peers:
+            self._peers.discard(node)
+            self._scheduler.set_nodes([self._node, *sorted(self._peers)])
+            self.catalogue.remove(node)
+            self.holds.forget_node(node)
+            self._settle()
+
+    def observe(self, load: CompactTelemetry) -> None:
+        """How busy a node is, this one too (DS-94)."""
+        age = (load.sample_age_ms or 0) / 1000
+        self._scheduler.observe(load.uuid, load.utilization_percent, load.valid, age, self._monotonic())
+        if load.uuid == self._node:
+            # The labels follow the hardware, which may have become known only now.
+            self._inventory_changed(self._engines.inventory())
+
+    def evidence(self, node: str) -> None:
+        """Another node has shown that it lives: whoever fell silent there is tried again (RT-50)."""
+        self.holds.heard(node)
 
     def demands(self, model: str, header: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
         """The labels that a request for ``model`` requires and forbids (RT-23)."""
@@ -207,19 +238,15 @@ class SchedulerService(Service):
             del self._placed[job.id]
         else:
             self._placed[job.id] = place
-        if self._due is None:
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._due is None and self.running:
             self._due = self._clock.callLater(SETTLE, self._settled)
 
     def _settled(self) -> None:
         self._due = None
         self._recompute()
-
-    def _observe(self) -> None:
-        load = self._own_load()
-        age = (load.sample_age_ms or 0) / 1000
-        self._scheduler.observe(self._node, load.utilization_percent, load.valid, age, self._monotonic())
-        # The labels follow the hardware, which may have become known only now.
-        self._inventory_changed(self._engines.inventory())
 
     def _tick(self) -> None:
         self.book.forget(self._monotonic())
@@ -228,7 +255,9 @@ class SchedulerService(Service):
         self._recompute()
 
     def _recompute(self) -> None:
-        self._scheduler.set_pending(Counter(self._placed.values()), self._placed)
+        counts = Counter(self._placed.values())
+        counts.update(self._others())
+        self._scheduler.set_pending(counts, self._placed)
         snapshot = self._scheduler.recompute(self._monotonic())
         if snapshot is not None:
             self.book.apply(snapshot)

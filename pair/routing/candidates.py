@@ -243,6 +243,11 @@ class Catalogue:
                 del self._routes[place]
         self._index(facts)
 
+    def dialect(self, node: str, engine: str) -> Dialect | None:
+        """What an engine speaks; None where it is not known."""
+        facts = self._nodes.get(node)
+        return None if facts is None else facts.dialects.get(engine)
+
     def remove(self, node: str) -> None:
         """Forget a node; of one that is not known, nothing."""
         self._nodes.pop(node, None)

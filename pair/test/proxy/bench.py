@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair.jobs.ledger import JobLedger
+from pair.protocols.calls import Target
 from pair.protocols.http_server import HTTPServerFactory, HTTPServerProtocol
 from pair.protocols.pool import ClientPool
 from pair.proxy.admission import Admission
@@ -20,7 +21,6 @@ from pair.proxy.plane import Budget, Plane
 from pair.proxy.replies import family_of, refusal, reply
 from pair.proxy.scheduling import SchedulerService
 from pair.proxy.sweep import Sweep
-from pair.records.telemetry import Load
 from pair.routing.policies.pressure import PressurePolicy
 from pair.settings import Proxy
 from pair.test.fakes import FakeEngines, error_book
@@ -28,12 +28,13 @@ from pair.test.proxy.network import Client, Engine, Socket, response
 from pair.test.routing.facts import engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pair.interfaces import IRoutingPolicy
     from pair.protocols.http1 import Fields
     from pair.records.engines import EngineInventory
     from pair.records.jobs import Job
+    from pair.routing.candidates import NodeFacts
     from pair.routing.labels import LabelRule
 
 NODE = "7ab2"
@@ -46,6 +47,35 @@ LINE = b'{"message":{"content":"x"},"done":false}\n'
 DONE = b'{"message":{"content":""},"done":true,"prompt_eval_count":3,"eval_count":5}\n'
 
 
+class FakeMembers:
+    """Other members. Provides :class:`pair.proxy.plane.Members`.
+
+    Attributes:
+        machines: each of them, as far as we connect to it.
+        away: those of whom nobody knows where they are.
+        dead: those that are proven to be.
+        alive: those of whom bytes were told, each time.
+    """
+
+    def __init__(self, clock: Clock, nodes: Sequence[str]) -> None:
+        self.machines = {each: Engine(clock) for each in nodes}
+        self.pool = ClientPool(clock, lambda target: self.machines[target.host])
+        self.away: set[str] = set()
+        self.dead: set[str] = set()
+        self.alive: list[str] = []
+
+    def target(self, node: str, facade: str) -> Target | None:
+        if node in self.away:
+            return None
+        return Target(f"{node}/{facade}", node, 11434, f"{node}:11434".encode(), idle_seconds=60.0)
+
+    def gone(self, node: str) -> bool:
+        return node in self.dead
+
+    def moved(self, node: str) -> None:
+        self.alive.append(node)
+
+
 class Bench:
     """One facade with a client, its engines, and a clock that a test turns.
 
@@ -56,7 +86,7 @@ class Bench:
         origins: as in the settings.
         rules: of routing.
         policy: of routing.
-        own_load: of the hardware.
+        peers: the other members, by their UUIDs.
         settings: of ``[proxy]``, where they are not the default.
     """
 
@@ -68,7 +98,7 @@ class Bench:
         origins: Sequence[str] = (),
         rules: Sequence[LabelRule] = (),
         policy: IRoutingPolicy | None = None,
-        own_load: Callable[[], Load] = Load,
+        peers: Sequence[NodeFacts] = (),
         **settings: Any,
     ) -> None:
         self.clock = clock = Clock()
@@ -91,8 +121,8 @@ class Bench:
             lambda kinds: ("os=linux", *(f"engine={each}" for each in sorted(set(kinds)))),
             False,
             self.errors,
-            own_load,
         )
+        self.members = FakeMembers(clock, [each.id for each in peers])
         self.pool = ClientPool(clock, lambda target: self.machines[target.key])
         self.sweep = Sweep(clock)
         self.settings = replace(Proxy(), **settings)
@@ -111,11 +141,14 @@ class Bench:
             Budget(self.settings.max_active),
             Budget(self.settings.body_budget),
             random=lambda: 0.5,
+            members=self.members,
         )
         self._browser = BrowserPolicy(allowed_hosts, origins)
         self.admission = self.admission_of(facade)
         self.http = HTTPServerFactory(clock, self.admission.received, self._refusal)
         self.scheduling.startService()
+        for each in peers:
+            self.scheduling.set_peer(each)
         self.sweep.startService()
         self.client = self.connect()
 
@@ -195,6 +228,7 @@ class Bench:
         """All clients leave and all that repeats ends; what is scheduled still was forgotten."""
         self.http.abort_all()
         self.pool.close()
+        self.members.pool.close()
         self.advance()
         self.scheduling.stopService()
         self.sweep.stopService()

@@ -29,6 +29,8 @@ from pair.protocols.eager import IUnsent
 if TYPE_CHECKING:
     from twisted.internet.task import Clock
 
+INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n"
+
 BUFFER = 64 * 1024
 """What a transport keeps before it pauses its producer, as in Twisted."""
 
@@ -166,6 +168,8 @@ class Answer(NamedTuple):
 
     @classmethod
     def parse(cls, received: bytes) -> Answer:
+        while received.startswith(INTERIM):
+            received = received[len(INTERIM) :]
         head, found, body = received.partition(b"\r\n\r\n")
         assert found, f"no answer in {received!r}"
         first, *lines = head.decode("latin-1").split("\r\n")

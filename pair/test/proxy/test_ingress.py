@@ -8,8 +8,8 @@ from pair.cluster.pins import PeerLeaf
 from pair.protocols.http_server import HTTPServerFactory, HTTPServerProtocol
 from pair.proxy.ingress import Ingress, NotMember, Peers
 from pair.proxy.replies import refusal, reply
-from pair.test.proxy.bench import CHAT, DONE, Bench, BenchCase
-from pair.test.proxy.network import Client, Socket, response
+from pair.test.proxy.bench import CHAT, DONE, LINE, Bench, BenchCase
+from pair.test.proxy.network import INTERIM, LAST_CHUNK, Client, Socket, chunk, response, stream
 from pair.test.routing.facts import engine
 
 MEMBER = PeerLeaf.of(b"leaf")
@@ -118,3 +118,59 @@ class IngressTests(BenchCase):
         self.ingress.stopping = True
         client.asks("POST", "/api/chat", CHAT, X_Pair_Hop="1")
         self.assertEqual(client.answer.fields["x-pair-error"], "stopping")
+
+    def test_awake(self) -> None:
+        """PX-54: it is said at once that the request is worked at, and every 5 s, until the answer's first byte."""
+        bench = self.bench()
+        client = self.asks(bench)
+        self.assertEqual(client.received, INTERIM)
+        bench.advance(10.5)
+        self.assertEqual(client.received, INTERIM * 3)
+        bench.a.answers(stream())
+        bench.advance(5)
+        self.assertEqual(client.received, INTERIM * 4)
+        bench.a.answers(chunk(LINE))
+        bench.advance(5)
+        self.assertEqual((client.answer.status, client.answer.body), (200, chunk(LINE)))
+        bench.a.answers(chunk(DONE), LAST_CHUNK)
+        self.assertEqual(client.answer.body, chunk(LINE) + chunk(DONE) + LAST_CHUNK)
+        self.assertEqual(bench.engines.outcomes, [("a", True)])
+
+    def test_refusal_of_the_engine(self) -> None:
+        """Its own refusal passes as it is, at once: the sender judges it."""
+        bench = self.bench()
+        client = self.asks(bench)
+        bench.a.answers(response(503, b"busy", (b"Retry-After", b"7")))
+        bench.advance()
+        answer = client.answer
+        self.assertEqual((answer.status, answer.body, answer.fields["retry-after"]), (503, b"busy", "7"))
+        self.assertNotIn("x-pair-error", answer.fields)
+
+    def test_engine_stalled(self) -> None:
+        """PX-56: an engine that is not alive any more is told as such, and not as a node that fell silent."""
+        bench = self.bench()
+        client = self.asks(bench)
+        bench.engines.dead.add("a")
+        bench.advance(5.5)
+        fields = client.answer.fields
+        self.assertEqual((client.answer.status, fields["x-pair-fault"]), (504, "engine_stalled"))
+        self.assertTrue(bench.a.socket.aborted)
+
+    def test_engine_dies(self) -> None:
+        """Before the first byte it is refused, so that the sender may ask another; a cut body is cut."""
+        for pieces in ((), (stream(),)):
+            bench = self.bench()
+            client = self.asks(bench)
+            bench.a.answers(*pieces)
+            bench.a.breaks()
+            bench.advance()
+            self.assertEqual(client.answer.fields["x-pair-error"], "engine_unreachable")
+            self.assertEqual(bench.engines.outcomes, [("a", False)])
+
+    def test_sender_leaves(self) -> None:
+        """PX-61: the engine sees it within the turn, and nothing stays."""
+        bench = self.bench()
+        client = self.asks(bench)
+        client.leaves()
+        self.assertTrue(bench.a.socket.aborted)
+        self.assertEqual(bench.in_use(), {})

@@ -9,12 +9,12 @@ from zope.interface import implementer
 
 from pair.interfaces import IRoutingPolicy
 from pair.proxy.scheduling import SETTLE
-from pair.records.telemetry import Load
+from pair.records.telemetry import CompactTelemetry
 from pair.routing.candidates import Request
 from pair.routing.dialects import match
 from pair.test.proxy.bench import CHAT, DONE, NODE, Bench, BenchCase
 from pair.test.proxy.network import response
-from pair.test.routing.facts import engine
+from pair.test.routing.facts import engine, node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pair.routing.candidates import Candidate
     from pair.routing.planning import Plan
     from pair.routing.policies import Ranked, View
+
+PEER = "b0b0"
 
 
 class Rule(Struct, frozen=True):
@@ -132,14 +134,30 @@ class FactsTests(BenchCase):
         self.assertEqual(facts.inventory.labels, ("os=linux", "engine=ollama"))
 
     def test_own_hardware(self) -> None:
-        """DS-94, RT-35: the pressure is that of this node's GPUs, looked at every two seconds; unknown without."""
-        loads = [Load(95.0, True, 500), Load(None, False, None)]
-        bench = self.bench(own_load=lambda: loads[0])
+        """DS-94, RT-35: the pressure is that of the busiest GPU as it is told; unknown without."""
+        bench = self.bench()
+        bench.scheduling.observe(CompactTelemetry(NODE, 95.0, True, 500, 0, "self"))
         bench.advance(1)
         self.assertEqual(bench.scheduling.book.load(NODE).pressure, 3)
-        del loads[0]
+        bench.scheduling.observe(CompactTelemetry(NODE, None, False, None, 0, "self"))
         bench.advance(3)
         self.assertEqual(bench.scheduling.book.load(NODE).pressure, 1)
+
+    def test_peers(self) -> None:
+        """RT-29, RT-34: other members are ranked with the jobs that others place on them, until they are dropped."""
+        bench = self.bench(peers=(node(PEER, engine("ollama", "m", name="c")),))
+        counts = {PEER: 2, NODE: 1, "unknown": 5}
+        bench.scheduling.count_others(lambda: counts)
+        bench.scheduling.pending_changed()
+        bench.advance(0.1)
+        self.assertEqual([bench.scheduling.book.load(each).pending for each in (NODE, PEER)], [1, 2])
+        bench.scheduling.observe(CompactTelemetry(PEER, 95.0, True, 500, 0, "feed"))
+        bench.advance(1)
+        self.assertEqual(bench.scheduling.book.load(PEER).pressure, 3)
+        bench.scheduling.drop_peer(PEER)
+        bench.advance(0.1)
+        self.assertEqual([each.id for each in bench.scheduling.catalogue.nodes()], [NODE])
+        self.assertEqual([each.node for each in bench.scheduling.book.snapshot.ranks], [NODE])
 
     def test_demands(self) -> None:
         """RT-23: of the first rule that matches the model under either naming, and of the request."""
