@@ -239,11 +239,12 @@ def newest(old: NodeInfo | None, new: NodeInfo) -> NodeInfo:
 def reach(service: str, claims: Sequence[Claim], known: Known) -> Reach:
     """What is known of where a node's service is (DS-36).
 
-    Its port is what the node itself says over mutual TLS, else what it signed,
-    else what its record says, else what its plain node-info does.
+    Its port is what a member signed last, which spreads with each change; else
+    what the node said over mutual TLS, else what its record says, else what its
+    plain node-info does.
     """
-    claimed = (_from(claims, each) for each in ("roster", "self", "mdns"))
-    sources = (_told(known.authenticated) or {}, *claimed, _told(known.plain) or {})
+    claimed = (_from(claims, each) for each in ("self", "mdns"))
+    sources = (_from(claims, "roster"), _told(known.authenticated) or {}, *claimed, _told(known.plain) or {})
     confirmed = known.confirmed.get(service)
     return Reach(
         () if confirmed is None else (confirmed,),
@@ -282,8 +283,8 @@ def _name(claims: Sequence[Claim], known: Known) -> str:
 
 def _services(claims: Sequence[Claim], known: Known) -> dict[str, int]:
     heard = next((each.services for each in claims if each.source in ("self", "mdns")), None)
-    known_of = (_told(known.authenticated), heard, _told(known.plain))
-    return next((each for each in known_of if each is not None), _from(claims, "roster"))
+    known_of = (_from(claims, "roster") or None, _told(known.authenticated), heard, _told(known.plain))
+    return next((each for each in known_of if each is not None), {})
 
 
 def _told(answer: NodeInfo | None) -> dict[str, int] | None:

@@ -171,13 +171,13 @@ class DescribeTests(SynchronousTestCase):
         self.assertEqual(entry_of(mdns(B), known=known).name, "[31m" + "x" * 58 + "…")
 
     def test_services(self) -> None:
-        """An authenticated answer, else the record, else a plain answer (DS-42)."""
+        """What a member signed, else an authenticated answer, else the record, else a plain answer (DS-42)."""
         plain = Known(plain=NodeInfo(host_uuid=A, services={"ni": 3}))
-        self.assertEqual(entry_of(Claim("roster", A, services={"cl": 1}), known=plain).services, {"ni": 3})
+        self.assertEqual(entry_of(Claim("roster", A), known=plain).services, {"ni": 3})
         self.assertEqual(entry_of(mdns(A, ni=2), known=plain).services, {"ni": 2})
         authenticated = replace(plain, authenticated=NodeInfo(host_uuid=A, services={"ni": 4}))
         self.assertEqual(entry_of(mdns(A, ni=2), known=authenticated).services, {"ni": 4})
-        self.assertEqual(entry_of(Claim("roster", A, services={"cl": 1})).services, {"cl": 1})
+        self.assertEqual(entry_of(Claim("roster", A, services={"cl": 1}), known=authenticated).services, {"cl": 1})
 
     def test_addresses(self) -> None:
         """Confirmed ones, then what it publishes, the roster's, its record's and the typed one (DS-36)."""
@@ -193,12 +193,13 @@ class DescribeTests(SynchronousTestCase):
         self.assertEqual(entry.confirmed, {"cl": "10.0.0.2:14321"})
 
     def test_ports(self) -> None:
-        """A port is the newest proven one; a record's only where nothing is proven (DS-36)."""
+        """A port is the one that was signed, else the proven one; a record's only where nothing is proven (DS-36)."""
         claims = (Claim("roster", A, addresses=("10.0.0.1",), services={"cl": 1}), mdns(A, cl=2, ni=2))
         self.assertEqual(candidates("cl", reach("cl", claims, Known())), (Place("10.0.0.1", 1),))
         self.assertEqual(candidates("ni", reach("ni", claims, Known())), (Place("10.0.0.1", 2),))
-        known = Known(authenticated=NodeInfo(host_uuid=A, services={"cl": 3}), confirmed={"cl": Place("10.0.0.9", 8)})
-        self.assertEqual(candidates("cl", reach("cl", claims, known)), (Place("10.0.0.9", 8), Place("10.0.0.1", 3)))
+        known = Known(authenticated=NodeInfo(host_uuid=A, services={"cl": 3, "em": 4}), confirmed={"cl": Place("10.0.0.9", 8)})
+        self.assertEqual(candidates("cl", reach("cl", claims, known)), (Place("10.0.0.9", 8), Place("10.0.0.1", 1)))
+        self.assertEqual(candidates("em", reach("em", claims, known)), (Place("10.0.0.1", 4),))
 
     def test_self(self) -> None:
         """This node is online, in its own cluster, and at 127.0.0.1 where it has no other address (DS-43)."""
