@@ -23,10 +23,12 @@ _GAP_SECONDS = 40.0
 
 
 def is_near(address: str, found: Iterable[Interface]) -> bool:
-    """Whether multicast of the host with this address should reach us: it is on a network of ours."""
+    """Whether multicast of the host with this address should reach us: it is another's on a network of ours."""
     try:
         ip = bare_ip(address)
     except ValueError:
+        return False
+    if ip.is_loopback:
         return False
     return any(
         ip.version == ip_address(each.ip).version and ip in ip_network(f"{each.ip}/{each.prefix}", strict=False)

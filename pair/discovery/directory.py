@@ -244,6 +244,8 @@ class DirectoryService(MultiService):
         """There is a sign of life of a node, proven by its identity (section 9)."""
         if node in self._nodes.claims:
             self._nodes.note(node, kind)
+            if kind == "feed":
+                self._sightings.answered(*(each.host for each in self._nodes.facts(node).confirmed.values()))
             self._doubts.proven(node)
 
     def doubt(self, node: str) -> None:

@@ -84,9 +84,10 @@ class Sightings:
         if self._multicast is not None:
             self._multicast.moved()
 
-    def answered(self, address: str) -> None:
-        """A node has answered by unicast."""
-        if is_near(address, self._found()):
+    def answered(self, *addresses: str) -> None:
+        """A node has answered by unicast, at one of these addresses."""
+        found = self._found()
+        if any(is_near(each, found) for each in addresses):
             self._deafness.answered(self._clock.seconds())
 
     def scanned(self, ask: bool) -> None:

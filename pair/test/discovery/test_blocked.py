@@ -12,6 +12,7 @@ FOUND = (
     Interface("wg0", (InterfaceAddress("10.8.0.2", 24),), point_to_point=True),
     Interface("eth1", (InterfaceAddress("10.9.0.2", 24),), up=False),
     Interface("odd", (InterfaceAddress("10.10.0.2"),)),
+    Interface("lo", (InterfaceAddress("127.0.0.1", 8),)),
 )
 
 
@@ -19,7 +20,7 @@ class NearTests(SynchronousTestCase):
     def test_near(self) -> None:
         """A host is near if it is inside a prefix of an interface that multicast goes by."""
         near = ("192.168.1.77", "::ffff:192.168.1.77", "fe80::9%eth0")
-        far = ("192.168.2.1", "10.8.0.1", "10.9.0.1", "10.10.0.2", "2001:db8::1", "spark.local")
+        far = ("192.168.2.1", "10.8.0.1", "10.9.0.1", "10.10.0.2", "2001:db8::1", "spark.local", "127.0.0.1")
         self.assertEqual([is_near(each, FOUND) for each in near], [True] * len(near))
         self.assertEqual([is_near(each, FOUND) for each in far], [False] * len(far))
 

@@ -227,6 +227,16 @@ class MulticastTests(DirectoryCase):
         self.go(5)
         self.assertEqual(self.told(), [])
 
+    def test_blocked_by_feeds(self) -> None:
+        """Lines of a feed are answers too: a member with a live one is not polled (DS-29, DS-92)."""
+        self.join(A)
+        self.directory.confirm(A, "wl", at(A))
+        for _ in range(13):
+            self.go(5)
+            self.directory.note(A, "feed")
+        self.go(5)
+        self.assertEqual(self.told(), ["discovery:multicast_blocked"])
+
     def test_not_blocked(self) -> None:
         """Nodes behind a router, and nodes that fell silent, say nothing of multicast."""
         self.join(A)
