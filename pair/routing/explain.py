@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from pair.routing.breaker import HoldKind
 from pair.routing.candidates import Catalogue, ExcludedBy, Request
-from pair.routing.planning import Answer, Plan, plan
+from pair.routing.planning import Answer, Head, Plan, plan
 from pair.routing.policies import SpeedOf, unlearnt
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Explanation(Struct, frozen=True, rename="camel"):
 
     policy: str
     generation: int
-    head: None
+    head: Head | None
     candidates: tuple[Account, ...]
     would_answer: Answer | None
 
@@ -67,7 +67,8 @@ def why(plan: Plan, rank: int, after: Iterable[tuple[Outcome, int | None]] = ())
             newest are left out where there is no room for all.
     """
     chosen = plan.ranked[rank - 1]
-    text = _place(plan.policy, chosen.score, tuple(chosen.terms), rank, len(plan.ranked))
+    selected = plan.head == "selection" and chosen.candidate.node == plan.ranked[0].candidate.node
+    text = _place(plan.policy, chosen.score, tuple(chosen.terms), rank, len(plan.ranked), selected)
     separator = "; after="
     for outcome, status in after:
         word = f"{separator}{outcome}{status if outcome == 'status' and status is not None else ''}"
@@ -80,13 +81,16 @@ def why(plan: Plan, rank: int, after: Iterable[tuple[Outcome, int | None]] = ())
 
 # The same few places are given to request after request.
 @lru_cache(maxsize=256)
-def _place(policy: str, score: float, terms: tuple[tuple[str, float], ...], rank: int, number: int) -> str:
-    """That it is at ``rank`` of ``number``, by the ``policy`` for this ``score``."""
+def _place(
+    policy: str, score: float, terms: tuple[tuple[str, float], ...], rank: int, number: int, selected: bool
+) -> str:
+    """That it is at ``rank`` of ``number``, by the ``policy`` for this ``score``, or as a person ``selected`` it."""
     parts = [
         f"policy={policy}",
         f"load={score:g}",
         *(f"{name}={each:g}" for name, each in terms),
         f"rank={rank}/{number}",
+        *(("head=selection",) if selected else ()),
     ]
     return "; ".join(parts).encode("ascii", "replace").decode("ascii")[:_WHY_LIMIT]
 
@@ -105,6 +109,7 @@ def explain(
     now: float,
     epoch_ms: int,
     speed: SpeedOf = unlearnt,
+    selected: str | None = None,
 ) -> Explanation:
     """What :func:`pair.routing.planning.plan` would do, with a reason for each engine that is left out (RT-67).
 
@@ -119,8 +124,9 @@ def explain(
         now: monotonic seconds.
         epoch_ms: the same instant by the wall clock, in which ends of holds are shown.
         speed: the learned rates.
+        selected: the node that a person selected for this facade, if any.
     """
-    made = plan(request, catalogue, book, breaker, policy, now, speed)
+    made = plan(request, catalogue, book, breaker, policy, now, speed, selected)
     holds = [breaker.held(each.candidate, now) for each in made.ranked]
     accounts = [
         Account(
@@ -137,7 +143,7 @@ def explain(
     return Explanation(
         policy=made.policy,
         generation=book.snapshot.generation,
-        head=None,
+        head=made.head,
         candidates=(*accounts, *_excluded(request, catalogue, breaker, made, now)),
         would_answer=made.answer,
     )

@@ -29,6 +29,9 @@ Answer = Literal[
 ]
 """What a client is told when no engine may serve (RT-21); codes of PX-84."""
 
+Head = Literal["selection", "selection_ineligible"]
+"""What became of the node that a person selected: it stands in front, or it may not serve this request (RT-27)."""
+
 _DEFAULT = PressurePolicy()
 
 
@@ -39,7 +42,8 @@ class Plan(Struct, frozen=True):
     why that one was replaced (RT-58). ``answer`` is None when there is a
     candidate, and when the only ones left have been tried: then what they
     answered decides. ``instead`` goes with the answer ``route_unsupported``:
-    the path of the same work that an owner has (PX-24).
+    the path of the same work that an owner has (PX-24). ``head`` is None where
+    no node was selected by hand.
     """
 
     ranked: tuple[Ranked, ...]
@@ -48,6 +52,7 @@ class Plan(Struct, frozen=True):
     flaw: str | None = None
     answer: Answer | None = None
     instead: str | None = None
+    head: Head | None = None
 
 
 _NO_START_HELPS: frozenset[ExcludedBy] = frozenset({"route_unsupported", "drained", "label_rule"})
@@ -61,6 +66,7 @@ def plan(
     policy: IRoutingPolicy,
     now: float,
     speed: SpeedOf = unlearnt,
+    selected: str | None = None,
 ) -> Plan:
     """The candidates for ``request``, best first, by the present facts and loads. Changes nothing (RT-4).
 
@@ -72,7 +78,9 @@ def plan(
         policy: puts the eligible in order.
         now: monotonic seconds.
         speed: the learned rates.
+        selected: the node that a person selected for this facade, if any (RT-27).
     """
+    head: Head | None = None if selected is None else "selection_ineligible"
     sifted = _sifted(request, catalogue, breaker, now)
     eligible = sifted.eligible
     if not eligible:
@@ -80,14 +88,17 @@ def plan(
         failed = [frozenset(owner.objections(request, breaker, now)) for owner in owners]
         answer = _answer(request, failed)
         instead = _instead(request, owners, failed) if answer == "route_unsupported" else None
-        return Plan((), sifted.rejected, policy.name, answer=answer, instead=instead)
+        return Plan((), sifted.rejected, policy.name, answer=answer, instead=instead, head=head)
     candidates = [each.candidate for each in eligible]
     view = View(now, book.snapshot, book.load, speed)
     ranking = ranked_or_default(policy, _DEFAULT, request, candidates, view)
     ranked = ranking.ranked
     if len(ranked) > 1:
         ranked = _held_last(_arranged(request, ranking, eligible), breaker, now)
-    return Plan(ranked, sifted.rejected, ranking.policy, ranking.flaw)
+    if selected is not None and any(each.candidate.node == selected for each in ranked):
+        # Held or not: the request may pay for it (RT-24). The sort keeps the order among the engines of a node.
+        ranked, head = tuple(sorted(ranked, key=lambda each: each.candidate.node != selected)), "selection"
+    return Plan(ranked, sifted.rejected, ranking.policy, ranking.flaw, head=head)
 
 
 def _sifted(request: Request, catalogue: Catalogue, breaker: Breaker, now: float) -> Sifted:

@@ -27,6 +27,14 @@ class WhyTests(SynchronousTestCase):
         """Policy, load, terms, rank."""
         self.assertEqual(why(self.plan, 2), "policy=pressure; load=3; pending=0; pressure=1; reservations=2; rank=2/2")
 
+    def test_selection(self) -> None:
+        """The engines of the selected node say so, and no other (RT-27)."""
+        plan = msgspec.structs.replace(self.plan, head="selection")
+        self.assertTrue(why(plan, 1, [("connect", None)]).endswith("; rank=1/2; head=selection; after=connect"))
+        self.assertTrue(why(plan, 2).endswith("; rank=2/2"))
+        passed_over = msgspec.structs.replace(self.plan, head="selection_ineligible")
+        self.assertEqual(why(passed_over, 1), why(self.plan, 1))
+
     def test_after(self) -> None:
         """Earlier attempts in the words of JB-36, ``status`` with its number."""
         self.assertTrue(why(self.plan, 1, [("connect", None), ("status", 404)]).endswith("; after=connect,status404"))
@@ -125,6 +133,13 @@ class ExplainTests(SynchronousTestCase):
         (first,) = (each for each in made.candidates if each.eligible)
         self.assertEqual((first.node, first.hold), ("a", Penalty("busy", 1_700_000_010_000, 1)))
         self.assertEqual(made.candidates[3].excluded_by, "model_stale")
+
+    def test_selection(self) -> None:
+        """RT-27: what became of a manual selection is said."""
+        for selected, first, head in (("b", "b", "selection"), ("c", "a", "selection_ineligible")):
+            args = (self.known, self.book, Breaker(), PressurePolicy(), 0.0, 0)
+            made = explain(request("m"), *args, selected=selected)
+            self.assertEqual((made.candidates[0].node, made.head), (first, head))
 
     def test_reserves_nothing(self) -> None:
         """It only looks (RT-67)."""

@@ -53,6 +53,24 @@ class PlanTests(BreakerCase):
         self.now = 10.0
         self.assertEqual(self.order(), "cdab")
 
+    def test_selection(self) -> None:
+        """RT-24 (3), RT-27: the selected node stands in front, held or not; one that may not serve is passed over."""
+
+        def selected(node: str, *tried: str) -> tuple[str, str | None]:
+            asked = request("m", tried=frozenset((each, "e") for each in tried))
+            args = (self.book, self.breaker, PressurePolicy(), self.now)
+            made = plan(asked, self.known, *args, selected=node)
+            return "".join(each.candidate.node for each in made.ranked), made.head
+
+        self.assertEqual(selected("c"), ("cabd", "selection"))
+        self.busy(self.candidate("c"), 20)
+        self.busy(self.candidate("a"), 30)
+        self.assertEqual(selected("c"), ("cbda", "selection"))
+        self.assertEqual(selected("c", "c"), ("bda", "selection_ineligible"))
+        self.assertEqual(selected("z"), ("bdca", "selection_ineligible"))
+        self.assertEqual(selected("c", *"abcd"), ("", "selection_ineligible"))
+        self.assertIsNone(self.plan().head)
+
     def test_equal_ends(self) -> None:
         """Fall by the policy's order."""
         for each in "cab":
