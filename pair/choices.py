@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pair.logs import Logger
 from pair.privacy import clean_text
-from pair.records.engines import Desired
+from pair.records.engines import Desired, Drain
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,7 +45,7 @@ class SettingLocked(Exception):  # noqa: N818 - the name of the code that caller
 
 
 class Choice(Struct, Generic[T_co], frozen=True):
-    """What can be chosen: the key it is stored under, its type, and the setting that locks it.
+    """What can be chosen: the key it is stored under, its type, and the setting that locks it, empty where none does.
 
     The setting locks whatever value it is given, but for those in ``free``.
     """
@@ -70,6 +70,21 @@ def facade_port(facade: str) -> Choice[int]:
 def served_facades() -> Choice[tuple[str, ...]]:
     """The facades that are on (PX-2)."""
     return Choice("proxy.facades", tuple[str, ...], "proxy.facades")
+
+
+def selection(facade: str) -> Choice[str]:
+    """The UUID of the node that a person selected for a facade (RT-27)."""
+    return Choice(f"routing.selection.{facade}", str, "")
+
+
+def routing_policy() -> Choice[str]:
+    """The name of the routing policy (RT-60)."""
+    return Choice("routing.policy", str, "routing.policy")
+
+
+def drained() -> Choice[Drain]:
+    """That this node takes no new work, and why (RT-22)."""
+    return Choice("node.drained", Drain, "")
 
 
 class Choices:
@@ -98,7 +113,7 @@ class Choices:
 
     def lock(self, choice: Choice[T]) -> Source | None:
         """Where the setting is made that fixes ``choice``; None where it is free."""
-        if self._loaded.value(choice.setting) in choice.free:
+        if not choice.setting or self._loaded.value(choice.setting) in choice.free:
             return None
         return self._loaded.lock(choice.setting)
 

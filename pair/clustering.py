@@ -147,6 +147,12 @@ class Clustering:
 
     # As others see it.
 
+    def members(self) -> frozenset[str]:
+        """The UUIDs of the members of the cluster, and that of this node, which may be in none."""
+        view = self.trust.view
+        others = () if view is None else (each.node for each in view.members)
+        return frozenset((self._identity.uuid, *others))
+
     @property
     def peers(self) -> Peers:
         """How the facades meet other nodes."""

@@ -39,8 +39,10 @@ from pair.proxy.facades import Facades
 from pair.proxy.meters import Meters
 from pair.proxy.plane import Budget, Plane
 from pair.proxy.scheduling import SchedulerService
+from pair.proxy.steering import Steering
 from pair.proxy.sweep import Sweep
 from pair.routing.labels import automatic_labels, node_labels
+from pair.routing.policies.pressure import PressurePolicy
 from pair.sharing import Sharing
 from pair.supervision.child import SupervisedService
 from pair.supervision.notify import SystemdNotifier
@@ -135,7 +137,7 @@ class Parts:
             identity.uuid,
             self._engines,
             self._ledger.changed,
-            next(each for each in extensions.policies.members if each.name == settings.routing.policy),
+            PressurePolicy(),
             settings.routing.rule,
             self._labels,
             settings.routing.loaded_only,
@@ -208,6 +210,15 @@ class Parts:
         neighbours.collector.loads.subscribe(self._scheduling.observe)
         neighbours.proven.subscribe(self._scheduling.evidence)
         cluster.trust.changed.subscribe(members.trust_changed)
+        self._steering = steering = Steering(
+            choices,
+            self._scheduling,
+            extensions.policies.members,
+            self._engines.drain,
+            cluster.members,
+            self._errors,
+        )
+        cluster.trust.changed.subscribe(steering.members_changed)
         self._facades = Facades(reactor, self._plane, choices, listen, self._run, peers=self._cluster.peers)
         self._overview = Overview(
             identity.uuid,
@@ -293,6 +304,7 @@ class Parts:
         services.add("engines", self._engines, stop_deadline=_ENGINES_STOP)
         self._neighbours.add_directory(services)
         services.add("scheduler", self._scheduling)
+        services.add("steering", self._steering)
         services.add("pool", _Closed(self._plane.pool))
         services.add("members", self._members)
         services.add("sweep", self._plane.sweep)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pair.engines.probe import Ask
     from pair.engines.processes import Processes
     from pair.interfaces import IEngineKind, IErrorBook
+    from pair.records.engines import Drain
     from pair.routing.dialects import Dialect
     from pair.settings import EngineSettings, Settings
 
@@ -127,6 +128,7 @@ class EngineService(Service):
             charge.id: Runner(charge, around, self._emit) for charge in charges(settings, kinds, environment)
         }
         self._standby = Standby(settings.embedded)
+        self._drain: Drain | None = None
         self._tasks = Tasks("the engines")
         self._repeated = [
             Repeating(reactor, each.charge.kind.timing.health, each.poll, f"The poll of engine {each.charge.id}")
@@ -170,7 +172,14 @@ class EngineService(Service):
     def inventory(self) -> NodeInventory:
         """See :class:`pair.interfaces.ILocalEngines`."""
         engines = tuple(runner.inventory() for _, runner in sorted(self._runners.items()))
-        return NodeInventory(node=self._node, engines=engines, labels=self._settings.node.labels)
+        drain, labels = self._drain, self._settings.node.labels
+        return NodeInventory(self._node, engines, drain is not None, labels, None if drain is None else drain.reason)
+
+    def drain(self, drain: Drain | None) -> None:
+        """Say of this node that it takes no new work; None: that it does (RT-22). No engine is told."""
+        if drain != self._drain:
+            self._drain = drain
+            self._emit()
 
     def restarts(self) -> Mapping[str, int]:
         """How often each engine was started again after a failure, since this process began."""

@@ -52,7 +52,7 @@ class SchedulerService(Service):
         node: UUID of this node.
         engines: of this node.
         jobs: emits each change of a job of this node.
-        policy: puts candidates in order.
+        policy: puts candidates in order, until :meth:`use` says otherwise.
         rules: of ``routing.rule`` in the settings.
         labels: the labels of this node, by the kinds of its running engines (RT-23).
         loaded_only: this node offers only loaded models.
@@ -88,6 +88,7 @@ class SchedulerService(Service):
         self._engines = engines
         self._jobs = jobs
         self._policy = policy
+        self._selected: dict[str, str] = {}
         self._rules = rules
         self._labels = labels
         self._loaded_only = loaded_only
@@ -105,6 +106,21 @@ class SchedulerService(Service):
     def policy(self) -> str:
         """The name of the policy in force."""
         return self._policy.name
+
+    def use(self, policy: IRoutingPolicy) -> None:
+        """Put candidates in order by ``policy`` from the next plan on (RT-60)."""
+        self._policy = policy
+
+    def select(self, facade: str, node: str | None) -> None:
+        """Put ``node`` in front of the plans of a facade wherever it may serve; None: no node (RT-27)."""
+        if node is None:
+            self._selected.pop(facade, None)
+        else:
+            self._selected[facade] = node
+
+    def selected(self, facade: str) -> str | None:
+        """The node that is put in front of the plans of a facade."""
+        return self._selected.get(facade)
 
     def startService(self) -> None:
         """Follow the engines and the jobs."""
@@ -173,8 +189,8 @@ class SchedulerService(Service):
 
     def plan(self, request: Request) -> Plan:
         """The candidates for ``request`` by the present facts; changes nothing."""
-        now, speed = self._monotonic(), self.speeds.speed
-        made = plan(request, self.catalogue, self.book, self.holds.breaker, self._policy, now, speed)
+        now, speed, selected = self._monotonic(), self.speeds.speed, self._selected.get(request.facade)
+        made = plan(request, self.catalogue, self.book, self.holds.breaker, self._policy, now, speed, selected)
         if made.flaw is not None:
             self._errors.raise_entry(f"routing:policy:{self._policy.name}", name=self._policy.name)
         return made
@@ -182,7 +198,8 @@ class SchedulerService(Service):
     def explain(self, request: Request) -> Explanation:
         """What :meth:`plan` would say, with every known node in it (RT-67)."""
         now, epoch_ms, speed = self._monotonic(), self._epoch_ms(), self.speeds.speed
-        return explain(request, self.catalogue, self.book, self.holds.breaker, self._policy, now, epoch_ms, speed)
+        known, book, breaker, selected = self.catalogue, self.book, self.holds.breaker, self.selected(request.facade)
+        return explain(request, known, book, breaker, self._policy, now, epoch_ms, speed, selected)
 
     def penalties(self) -> Mapping[tuple[str, str, str], Penalty]:
         """The holds in force, by node, engine and model; without a model the whole engine is held (RT-54)."""

@@ -106,6 +106,12 @@ class EngineInventory(Struct, frozen=True, rename="camel"):
     revision: int = 0
 
 
+class Drain(Struct, frozen=True):
+    """A node takes no new work (RT-22); ``reason`` is in the words of whoever drained it."""
+
+    reason: str | None = None
+
+
 class NodeInventory(Struct, frozen=True, rename="camel"):
     """All that one node offers, at one instant."""
 
@@ -113,3 +119,4 @@ class NodeInventory(Struct, frozen=True, rename="camel"):
     engines: tuple[EngineInventory, ...] = ()
     drained: bool = False
     labels: tuple[str, ...] = ()
+    drain_reason: str | None = None

@@ -28,11 +28,12 @@ RECORDS_MAX = 5000
 
 
 class NodeRecord(Struct, frozen=True):
-    """What holds for the whole node; key ``node``."""
+    """What holds for the whole node; key ``node``. ``reason`` is why it is drained, if somebody said that."""
 
     protocol: ProtocolRange
     drained: bool = False
     labels: tuple[str, ...] = ()
+    reason: str | None = None
 
 
 class EngineRecord(EngineStatus, frozen=True, rename="camel"):
@@ -54,6 +55,9 @@ class OtherRecord(Struct, frozen=True):
 InventoryRecord = NodeRecord | EngineRecord | Model | TelemetryRecord | OtherRecord
 
 _OTHER = OtherRecord()
+_SILENT = NodeRecord(ProtocolRange(1, 1))
+"""Stands for what a node has not told yet of itself."""
+
 _NULL = Raw(b"null")
 _LISTED_MAX = 4096
 """Octets of an engine's own entry; a longer one is not kept (EN-83)."""
@@ -127,7 +131,8 @@ def telemetry_record(info: NodeInfo, sample: int) -> TelemetryRecord:
 
 def records_of(inventory: NodeInventory, protocol: ProtocolRange) -> dict[str, InventoryRecord]:
     """All of ``inventory`` by key, the node first, an engine before its models."""
-    records: dict[str, InventoryRecord] = {NODE: NodeRecord(protocol, inventory.drained, inventory.labels)}
+    said = NodeRecord(protocol, inventory.drained, inventory.labels, inventory.drain_reason)
+    records: dict[str, InventoryRecord] = {NODE: said}
     for engine in inventory.engines:
         status = engine.status
         records[f"engine:{status.id}"] = EngineRecord(**asdict(status), models_revision=engine.revision)
@@ -144,15 +149,16 @@ def inventory_of(node: str, records: Mapping[str, InventoryRecord]) -> NodeInven
             models.setdefault(record.engine, []).append(record)
     engines = sorted((each for each in records.values() if isinstance(each, EngineRecord)), key=_id)
     said = records.get(NODE)
-    drained, labels = (said.drained, said.labels) if isinstance(said, NodeRecord) else (False, ())
+    node_says = said if isinstance(said, NodeRecord) else _SILENT
     return NodeInventory(
         node,
         tuple(
             EngineInventory(_status(each), tuple(sorted(models.get(each.id, ()), key=_id)), each.models_revision)
             for each in engines
         ),
-        drained,
-        labels,
+        node_says.drained,
+        node_says.labels,
+        node_says.reason,
     )
 
 

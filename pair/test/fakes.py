@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
 from pair.engines.conditions import CONDITIONS as ENGINES
@@ -117,3 +118,24 @@ class FakeEngines:
             return succeed(None)
         reading = self.reading[engine] = Deferred()
         return reading
+
+
+class MemoryStore:
+    """A store of choices. With ``broken`` it takes none."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._connection = sqlite3.connect(":memory:")
+        self._connection.execute("CREATE TABLE choices (key TEXT PRIMARY KEY, value BLOB, at INTEGER)")
+
+    def read(self, work: Callable[[Any], Any]) -> Any:
+        """See :class:`pair.store.Store`."""
+        return work(self._connection)
+
+    def write(self, work: Callable[[Any], Any]) -> Deferred[Any]:
+        """The same."""
+        return fail(OSError()) if self.broken else succeed(work(self._connection))
+
+    def close(self) -> None:
+        """The end."""
+        self._connection.close()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.choices import Choices, SettingLocked, desired, facade_port
+from pair.choices import Choices, SettingLocked, desired, drained, facade_port, routing_policy, selection
+from pair.records.engines import Drain
 from pair.settings import Loaded, load
 from pair.test.turns import open_store
 
@@ -76,6 +77,16 @@ class ChoicesTests(SynchronousTestCase):
         self.done(self.choices().put(PORT, 9001))
         locked = self.choices(load(["proxy.ports.ollama=9000"]))
         self.assertEqual((locked.get(PORT), self.choices().get(PORT)), (9000, 9001))
+
+    def test_without_a_setting(self) -> None:
+        """What no setting is about is never locked (RT-22, RT-27)."""
+        choices = self.choices(load(["routing.policy=pressure"]))
+        self.done(choices.put(selection("ollama"), "n1"))
+        self.done(choices.put(drained(), Drain("paint")))
+        again = self.choices()
+        self.assertEqual((again.get(selection("ollama")), again.get(drained())), ("n1", Drain("paint")))
+        self.assertEqual(again.effective(), load())
+        self.assertRaises(SettingLocked, choices.put, routing_policy(), "pressure")
 
     def test_mode_locks(self) -> None:
         """``mode`` on or off in the settings beats the desired state; auto leaves it free (EN-14)."""

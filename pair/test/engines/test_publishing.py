@@ -103,7 +103,8 @@ def inventories(draw: st.DrawFn) -> NodeInventory:
         )
         status = EngineStatus(id, "ollama", "ollama", detail=draw(st.none() | _texts), slots=draw(st.integers(1, 9)))
         engines.append(EngineInventory(status, models, draw(st.integers(0, 99))))
-    return NodeInventory(A, tuple(engines), draw(st.booleans()), tuple(draw(st.lists(_texts, max_size=2))))
+    labels, reason = tuple(draw(st.lists(_texts, max_size=2))), draw(st.none() | _texts)
+    return NodeInventory(A, tuple(engines), draw(st.booleans()), labels, reason)
 
 
 def through_codec(records: dict[str, InventoryRecord], origin: str = A) -> dict[str, InventoryRecord]:
@@ -132,7 +133,8 @@ class RecordTests(SynchronousTestCase):
         records = records_of(INVENTORY, PROTOCOL)
         node, engine = (json.loads(CODEC.encode(records[key])) for key in ("node", "engine:ollama"))
         self.assertEqual(
-            node, {"protocol": {"min": 1, "max": 1}, "drained": True, "labels": ["gpu=large", "os=linux"]}
+            node,
+            {"protocol": {"min": 1, "max": 1}, "drained": True, "labels": ["gpu=large", "os=linux"], "reason": None},
         )
         self.assertEqual((engine["modelsRevision"], engine["healthAt"], engine["path"]), (7, 1764460800123, None))
         model = json.loads(CODEC.encode(LLAMA))

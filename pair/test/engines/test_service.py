@@ -16,7 +16,7 @@ from pair.engines.kinds.openai_compatible import OpenAICompatible
 from pair.engines.service import STANDBY_ENGINE, EngineService, Sweep, charges
 from pair.interfaces import ILocalEngines
 from pair.privacy import Secret
-from pair.records.engines import EngineAddress, EngineInventory, NodeInventory
+from pair.records.engines import Drain, EngineAddress, EngineInventory, NodeInventory
 from pair.settings import EngineSettings, Settings
 from pair.test.engines.toy import PROGRAM, STANDARD, Host, Toy
 
@@ -85,6 +85,22 @@ class ServiceCase(SynchronousTestCase):
 
     def engine(self, service: EngineService, name: str) -> EngineInventory:
         return next(each for each in service.inventory().engines if each.status.id == name)
+
+
+class DrainTests(ServiceCase):
+    """RT-22: the flag is this node's, and no engine is told."""
+
+    def test_drained(self) -> None:
+        """It stands in the inventory with its reason, and each change of it is told once."""
+        service = self.start()
+        seen: list[NodeInventory] = []
+        service.changed.subscribe(seen.append)
+        before = service.inventory()
+        for drain in (Drain("paint"), Drain("paint"), Drain(), None, None):
+            service.drain(drain)
+        told = [(each.drained, each.drain_reason) for each in seen]
+        self.assertEqual(told, [(True, "paint"), (True, None), (False, None)])
+        self.assertEqual(service.inventory(), before)
 
 
 class EngineServiceTests(ServiceCase):

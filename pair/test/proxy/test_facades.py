@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import succeed
 from zope.interface.verify import verifyObject
 
 from pair.choices import Choices, SettingLocked, facade_port, served_facades
@@ -15,37 +14,16 @@ from pair.proxy.listeners import PortDenied
 from pair.records.engines import EngineAddress
 from pair.settings import load
 from pair.supervision.components import IComponents
+from pair.test.fakes import MemoryStore
 from pair.test.proxy.bench import CHAT, DONE, LINE, NONCE, BenchCase
 from pair.test.proxy.network import LAST_CHUNK, Client, Engine, Ports, Socket, chunk, stream
 from pair.test.routing.facts import engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from pair.records.endpoints import Endpoint
 
 BLOCKED = "proxy:alias_blocked:ollama"
-
-
-class MemoryStore:
-    """A store of choices. With ``broken`` it takes none."""
-
-    def __init__(self) -> None:
-        self.broken = False
-        self._connection = sqlite3.connect(":memory:")
-        self._connection.execute("CREATE TABLE choices (key TEXT PRIMARY KEY, value BLOB, at INTEGER)")
-
-    def read(self, work: Callable[[Any], Any]) -> Any:
-        """See :class:`pair.store.Store`."""
-        return work(self._connection)
-
-    def write(self, work: Callable[[Any], Any]) -> Deferred[Any]:
-        """The same."""
-        return fail(OSError()) if self.broken else succeed(work(self._connection))
-
-    def close(self) -> None:
-        """The end."""
-        self._connection.close()
 
 
 class FacadesCase(BenchCase):
