@@ -36,6 +36,7 @@ from pair.protocols.dial import engine_endpoint
 from pair.protocols.eager import listen_eager
 from pair.protocols.pool import ClientPool
 from pair.proxy.facades import Facades
+from pair.proxy.keptspeeds import KeptSpeeds
 from pair.proxy.meters import Meters
 from pair.proxy.plane import Budget, Plane
 from pair.proxy.scheduling import SchedulerService
@@ -305,6 +306,7 @@ class Parts:
         self._neighbours.add_directory(services)
         services.add("scheduler", self._scheduling)
         services.add("steering", self._steering)
+        services.add("speeds", KeptSpeeds(self._reactor, self._store, self._scheduling.speeds))
         services.add("pool", _Closed(self._plane.pool))
         services.add("members", self._members)
         services.add("sweep", self._plane.sweep)

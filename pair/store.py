@@ -105,6 +105,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " port INTEGER NOT NULL, last_ok_at INTEGER NOT NULL,"
         " PRIMARY KEY (uuid, service, address, port)) WITHOUT ROWID",
     ),
+    (
+        "CREATE TABLE learned_speed (place INTEGER PRIMARY KEY, node TEXT NOT NULL, engine TEXT NOT NULL,"
+        " model TEXT NOT NULL, rate REAL NOT NULL, samples INTEGER NOT NULL)",
+    ),
 )
 """The statements that lead from schema n to n + 1, at index n. Once released they are never changed."""
 

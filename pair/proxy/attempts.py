@@ -186,7 +186,16 @@ class Dispatch:
         self._tell_end(attempt, outcome, self._request.status, attempt.call.received)
         if good is not None:
             self._note_outcome(attempt.candidate, good)
+        if good:
+            self._learn_speed(attempt.candidate)
         self._end()
+
+    def _learn_speed(self, candidate: Candidate) -> None:
+        """The engine told at the end of its answer how fast it was (RT-61)."""
+        ending = None if self._relay is None else self._relay.ending
+        if ending is not None:
+            tokens, seconds = ending.usage.output_tokens, ending.output_seconds
+            self._plane.scheduling.speeds.learn(candidate.node, candidate.engine, candidate.model, tokens, seconds)
 
     def _tell_end(self, attempt: Attempt, outcome: Outcome, status: int | None = None, size: int = 0) -> None:
         number = len(self._past) + 1

@@ -43,6 +43,9 @@ class Relay:
         extra: fields of ours for the answer.
         ended: called once, last: with True after a good answer, False when the
             engine failed, None when the client or the stop ended it.
+
+    Attributes:
+        ending: what the end of a good answer said; None until then.
     """
 
     __slots__ = (
@@ -64,6 +67,7 @@ class Relay:
         "_tail",
         "_taken",
         "_taken_at",
+        "ending",
     )
 
     def __init__(
@@ -88,6 +92,7 @@ class Relay:
         self._job = job
         self._extra = extra
         self._ended = ended
+        self.ending: Ending | None = None
         self._tail = Tail()
         coded = head.value(b"content-encoding") not in (None, b"identity")
         self._content_type = None if coded else head.value(b"content-type")
@@ -184,6 +189,7 @@ class Relay:
         if ending.error:
             self._job.failed("engine_error", self._head.status, self._call.received)
         else:
+            self.ending = ending
             self._job.completed(self._head.status, self._call.received, ending.usage, ending.unterminated)
         self._close(not ending.error)
 

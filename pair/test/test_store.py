@@ -283,6 +283,23 @@ class OpenTests(SynchronousTestCase):
         self.assertEqual(store.read(counts), [1] * len(kept) + [0] * len(new))
         self.assertEqual([name.split("-")[1] for name in self.backups()], ["v2"])
 
+    def test_from_schema_3(self) -> None:
+        """A stored file of schema 3 keeps its rows, and has learned no speed yet (AR-16)."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.executescript((SAMPLES / "schema3.sql").read_text())
+        store = self.store()
+        store.open()
+        self.addCleanup(lambda: self.turns.wait(store.close()))
+        kept = ("identity", "choices", "job_history", "statement", "manual_node", "peer_address")
+
+        def counts(connection: sqlite3.Connection) -> list[int]:
+            return [
+                connection.execute(f"SELECT count(*) FROM {each}").fetchone()[0] for each in (*kept, "learned_speed")
+            ]
+
+        self.assertEqual(store.read(counts), [1] * len(kept) + [0])
+        self.assertEqual([name.split("-")[1] for name in self.backups()], ["v3"])
+
     def test_newest_backups_kept(self) -> None:
         """Of the backups the newest three are kept, by their time and not by their schema."""
         more: list[tuple[str, ...]] = []
