@@ -19,6 +19,7 @@ from pair.neighbours import FACADES
 from pair.protocols.calls import Target
 from pair.protocols.http_client import DialTimeoutError, HandshakeError
 from pair.protocols.pool import ClientPool
+from pair.records.engines import NodeInventory
 from pair.records.nodes import NodeRekeyed
 from pair.routing.candidates import NodeFacts
 from pair.supervision.repeating import Repeating
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pair.cluster.pins import PinTable
     from pair.discovery.directory import DirectoryService
     from pair.proxy.scheduling import SchedulerService
-    from pair.records.engines import NodeInventory
     from pair.records.nodes import NodeEvent
     from pair.routing.dialects import Dialect
 
@@ -126,10 +126,12 @@ class Members(Service):
 
     def _renew(self, node: str) -> None:
         """What a member offers, or its presence, or whether it is one, is another than before."""
-        scheduling, entry, offer = self._scheduling, self._directory.get(node), self._offers.get(node)
-        if entry is None or offer is None or not entry.member:
+        scheduling, entry = self._scheduling, self._directory.get(node)
+        if entry is None or entry.me or not entry.member:
             scheduling.drop_peer(node)
             return
+        # One that has told nothing yet is known all the same, so that people see why nothing goes there (RT-67).
+        offer = self._offers.get(node) or NodeInventory(node)
         spoken = {each.status.id: self._dialects.get(each.status.kind) for each in offer.engines}
         scheduling.set_peer(
             NodeFacts(
