@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 from contextlib import closing, suppress
-from http.client import HTTPConnection, HTTPSConnection
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -242,10 +243,23 @@ def start(*nodes: ClusterNode) -> None:
         each.wait_until_ready()
 
 
+class _Final(HTTPResponse):
+    """Passes over the interim responses by which a member says that it is at work."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        while status == HTTPStatus.PROCESSING:
+            self.fp.readline()
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+        return version, status, reason
+
+
 def connection_as(node: ClusterNode, port: int) -> HTTPSConnection:
     """A way to a port of this machine over mutual TLS, with the key and the leaf of a node."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.load_cert_chain(node.state / "node.crt", node.state / "node.key")
-    return HTTPSConnection("127.0.0.1", port, timeout=LIMIT, context=context)
+    connection = HTTPSConnection("127.0.0.1", port, timeout=LIMIT, context=context)
+    connection.response_class = _Final
+    return connection
