@@ -16,7 +16,7 @@ GONE = 40.0
 more for a machine that is busy with other tests."""
 
 LEFT = 15.0
-"""Seconds in which one that says goodbye is: 5, and some for a busy machine; without a goodbye it is three times that."""
+"""Seconds in which one that says goodbye is: 5, and some for a busy machine; without a goodbye it takes longer."""
 
 MET = 12.0
 """Seconds in which members see each other without any multicast: 10 (D04), and some for a busy machine."""
