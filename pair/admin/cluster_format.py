@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pair.admin.format import facts, section, state, table
+from pair.admin.tables import facts, section, state, table
 from pair.admin.words import NOTHING, ago, note, short, span, word
 
 Row = Mapping[str, Any]

@@ -1,77 +1,163 @@
-"""Events as lines for a person. Pure."""
+"""Events as lines for a person: of each record what it is, and later what of it has changed. Pure."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pair.admin.words import note, short, word
+from pair.admin.words import NOTHING, note, share, short, word
+
+if TYPE_CHECKING:
+    from pair.admin.naming import Names
 
 Row = Mapping[str, Any]
 
-
-def change(event: str, found: Row, now: int) -> str:
-    """One event in a line: when, of what, and what is so now; ``now`` is in epoch milliseconds."""
-    at = time.strftime("%H:%M:%S", time.localtime(now / 1000))
-    if event == "snapshot":
-        counts = ", ".join(f"{word(topic)} {len(rows)}" for topic, rows in found["topics"].items())
-        return f"{at}  {counts}"
-    topic, value = word(found["topic"]), found.get("value")
-    if value is None:
-        return f"{at}  {topic} {note(found['key'])}: gone"
-    say = _SAY.get(topic)
-    return f"{at}  {topic} {note(found['key']) if say is None else say(value)}"
+_ENDED = frozenset(("completed", "failed", "cancelled"))
 
 
-def _node(node: Row) -> str:
-    warnings = "".join(f"; {note(each['text'])}" for each in node.get("warnings", ()))
-    return f"{word(node['name'])} ({short(node.get('uuid'))}): {word(node['presence'])}{warnings}"
+class Telling:
+    """Words the events of one stream, one after the other.
+
+    Args:
+        names: How nodes are called.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._say: dict[str, Callable[[Row], tuple[str, dict[str, str]]]] = {
+            "nodes": _node,
+            "jobs": lambda job: _job(job, names),
+            "engines": lambda engine: _engine(engine, names),
+            "errors": lambda error: _error(error, names),
+            "cluster": _cluster,
+            "invitations": _invitation,
+            "service": _service,
+            "routing": lambda found: _routing(found, names),
+            "telemetry": lambda nodes: _telemetry(nodes, names),
+        }
+        self._known: dict[tuple[str, str], Row] = {}
+
+    def line(self, event: str, found: Row, now: int) -> str | None:
+        """One event in a line: when, of what, and what is another now.
+
+        Args:
+            event: Its name.
+            found: Its data.
+            now: Epoch milliseconds.
+
+        Returns:
+            None where nothing that a person is told of has changed.
+        """
+        at = time.strftime("%H:%M:%S", time.localtime(now / 1000))
+        if event == "snapshot":
+            for topic, rows in found["topics"].items():
+                self._known |= {(topic, row["key"]): row["value"] for row in rows}
+            return f"{at}  " + ", ".join(f"{word(topic)} {len(rows)}" for topic, rows in found["topics"].items())
+        topic, key, value = str(found["topic"]), str(found["key"]), found.get("value")
+        last = self._known.pop((topic, key), None)
+        if value is not None:
+            self._known[topic, key] = value
+        said = self._change(topic, key, last, value)
+        return None if said is None else f"{at}  {word(topic)} {said}"
+
+    def _change(self, topic: str, key: str, last: Row | None, value: Row | None) -> str | None:
+        say = self._say.get(topic)
+        if say is None:  # of a newer service
+            return f"{note(key)}{'' if value is not None else ': gone'}"
+        if value is None:
+            if topic == "jobs" and last is not None and last["state"] in _ENDED:
+                return None  # it only makes room for those that ended later
+            return f"{note(key) if last is None else say(last)[0]}: gone"
+        label, facts = say(value)
+        # What is told for the first time has its name in front already.
+        before = {"name": facts.get("name", "")} if last is None else say(last)[1]
+        changes = [_compared(name, before.get(name, ""), fact) for name, fact in facts.items()]
+        told = ", ".join(each for each in changes if each)
+        return f"{label}: {told}" if told else None
 
 
-def _job(job: Row) -> str:
-    error = (job.get("error") or {}).get("code")
-    on = f" on {short(job['placedOn'])}" if job.get("placedOn") else ""
-    why = "" if error is None else f", {word(error)}"
-    return f"{word(job['id'])}: {word(job['state'])}{on}, {word(job.get('model'))}{why}"
+def _compared(name: str, before: str, now: str) -> str:
+    """A fact that is another, old and new; nothing where it is the same. The chief fact has no name."""
+    if before == now:
+        return ""
+    change = now if before in ("", NOTHING) else f"{before} -> {now or NOTHING}"
+    return f"{name} {change}".strip()
 
 
-def _engine(engine: Row) -> str:
-    models = f"{word(engine.get('modelCount'))} models, {word(engine.get('loadedCount'))} loaded"
-    return f"{word(engine['id'])} on {short(engine['node'])}: {word(engine['state'])}, {models}"
+def _node(node: Row) -> tuple[str, dict[str, str]]:
+    facts = {
+        "": word(node["presence"]),
+        "relation": "" if node.get("self") else word(node.get("relation")).replace("_", " "),
+        "name": word(node["name"]),
+        "address": word(node.get("ip")),
+        "drained": "yes" if node.get("drained") else "",
+        "warning": "; ".join(note(each["text"]) for each in node.get("warnings", ())),
+    }
+    return f"{word(node['name'])} ({short(node.get('uuid'))})", facts
 
 
-def _error(error: Row) -> str:
-    return f"{word(error['id'])} of {short(error['node'])}: {word(error['severity'])}, {note(error['message'])}"
+def _job(job: Row, names: Names) -> tuple[str, dict[str, str]]:
+    doubts = "".join(f" ({doubt})" for doubt in ("inferred", "stale") if job.get(doubt))
+    facts = {
+        "": f"{word(job['state'])}{doubts}",
+        "on": names.of(job["placedOn"]) if job.get("placedOn") else "",
+        "by": note(job.get("engine")),
+        "error": note((job.get("error") or {}).get("code")),
+    }
+    return f"{word(job['id'])} for {word(job.get('model'))}", facts
 
 
-def _cluster(roster: Row) -> str:
+def _engine(engine: Row, names: Names) -> tuple[str, dict[str, str]]:
+    facts = {
+        "": word(engine["state"]),
+        "health": word(engine.get("health")),
+        "models": word(engine.get("modelCount")),
+        "loaded": word(engine.get("loadedCount")),
+    }
+    return f"{word(engine['id'])} on {names.of(engine['node'])}", facts
+
+
+def _error(error: Row, names: Names) -> tuple[str, dict[str, str]]:
+    stale = " (stale)" if error.get("stale") else ""
+    facts = {"": f"{word(error['severity'])}{stale}", "it says:": note(error["message"])}
+    return f"{word(error['id'])} of {names.of(error['node'])}", facts
+
+
+def _cluster(roster: Row) -> tuple[str, dict[str, str]]:
     name = (roster.get("cluster") or {}).get("name")
-    return "this node is in none" if name is None else f"{word(name)}: {len(roster['members'])} members"
+    members = ", ".join(word(each.get("name")) for each in roster.get("members", ()))
+    return "this node", {"": "in none" if name is None else f"in {word(name)}", "members:": members}
 
 
-def _invitation(invitation: Row) -> str:
+def _invitation(invitation: Row) -> tuple[str, dict[str, str]]:
     way = "from" if invitation["direction"] == "in" else "to"
-    return f"{way} {word(invitation['peer'].get('name'))}: {word(invitation['state'])}"
+    label = f"{way} {word(invitation['peer'].get('name'))}, tag {word(invitation.get('tag'))}"
+    return label, {"": word(invitation["state"]), "reason": note(invitation.get("reason"))}
 
 
-def _service(service: Row) -> str:
+def _service(service: Row) -> tuple[str, dict[str, str]]:
     down = [word(each["name"]) for each in service.get("components", ()) if each["state"] != "up"]
-    return f"{word(service['name'])}: {'all parts are up' if not down else 'not up: ' + ', '.join(down)}"
+    listening = [f"{word(each['name'])} {word(each.get('address'))}" for each in service.get("listeners", ())]
+    parts = "all parts are up" if not down else f"not up: {', '.join(down)}"
+    return word(service["name"]), {"": parts, "listening:": ", ".join(listening)}
 
 
-def _telemetry(nodes: Row) -> str:
-    known = [each for each in nodes.values() if each is not None]
-    return f"of {len(known)} nodes"
+def _routing(found: Row, names: Names) -> tuple[str, dict[str, str]]:
+    facts = {"": f"policy {word(found.get('policy'))}"}
+    for each in found.get("facades", ()):
+        facade, selection = word(each["facade"]), each.get("selection")
+        first = next((one for one in each.get("candidates", ()) if one.get("eligible")), None)
+        goes = "nowhere" if first is None else f"to {word(first.get('engine'))} on {names.of(first.get('node'))}"
+        facts |= {facade: goes, f"{facade} selection": "" if selection is None else names.of(selection)}
+    return "of requests", facts
 
 
-_SAY: dict[str, Callable[[Row], str]] = {
-    "nodes": _node,
-    "jobs": _job,
-    "engines": _engine,
-    "errors": _error,
-    "cluster": _cluster,
-    "invitations": _invitation,
-    "service": _service,
-    "telemetry": _telemetry,
-}
+def _telemetry(nodes: Row, names: Names) -> tuple[str, dict[str, str]]:
+    """How busy each is that has told it, by its name."""
+    return "busy", {names.of(node): _busy(sample) for node, sample in nodes.items() if sample is not None}
+
+
+def _busy(sample: Row) -> str:
+    gpus = [each.get("utilizationPercent") for each in sample.get("gpus", ())]
+    gpu = max((each for each in gpus if each is not None), default=None)
+    return f"CPU {share(sample.get('cpuPercent'))}" + (f" GPU {share(gpu)}" if gpus else "")

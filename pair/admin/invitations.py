@@ -13,9 +13,10 @@ import msgspec
 
 from pair.admin.api import decoded, segment
 from pair.admin.asking import read_code
+from pair.admin.directory import known
 from pair.admin.failures import CommandError, Failed
 from pair.admin.grammar import Verb, with_session
-from pair.admin.naming import find, means, uuid_of
+from pair.admin.naming import find, means, named, uuid_of
 from pair.admin.words import word
 from pair.records.cluster import OVER
 
@@ -67,7 +68,8 @@ def short_id(invitation: Row) -> str:
 def invite(session: Session, target: str, kind: str, wait: bool) -> int:
     """Invite a node, and show the code that is to be typed there.
 
-    TARGET is an address (HOST or HOST:PORT), or the UUID of a node, or the name of one that is known here.
+    TARGET is a node that is known here, by its UUID or how that begins, or its name; or an address, HOST or HOST:PORT
+    of its cluster port.
     """
     body = session.api.post(_PATH, {**_target(session, target), "codeKind": kind}, takes=_WALK)
     found = decoded(body)
@@ -155,10 +157,15 @@ def cancel(session: Session, id: str | None) -> None:
 def _target(session: Session, text: str) -> dict[str, str]:
     """Whom to invite, as the API takes it: a node that is known here by a name, else what may be a host's."""
     node = uuid_of(text)
-    if node is None and not any(sign in text for sign in ".:%["):
+    if node is None and not _is_address(text):
         roster = decoded(session.api.get("/cluster"))
-        node = find(text, [*roster["members"], *roster["former"]])
+        node = find(text, [*named(known(session)), *roster["members"], *roster["former"]])
     return {"address": text} if node is None else {"node": node}
+
+
+def _is_address(text: str) -> bool:
+    """Whether ``text`` is one beyond doubt; a host's name may be a node's too."""
+    return any(sign in text for sign in ":%[") or ("." in text and text.replace(".", "").isdecimal())
 
 
 def _made_here(found: Sequence[Row], id: str | None) -> Row:

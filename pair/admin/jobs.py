@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pair.admin.api import decoded, segment
 from pair.admin.asking import confirm, yes_option
+from pair.admin.directory import listed, names
 from pair.admin.failures import Failed
 from pair.admin.following import Table, followed
 from pair.admin.grammar import Noun, with_session
 from pair.admin.naming import entry_of, uuid_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from pair.admin.naming import Names
     from pair.admin.session import Session
 
     Row = Mapping[str, Any]
@@ -59,7 +62,7 @@ def job_list(
         cursor=cursor,
     )
     found = decoded(body)
-    session.show(body, lambda: _tables().jobs(found["jobs"], session.now()))
+    session.show(body, lambda: _tables().jobs(found["jobs"], session.now(), names(session)))
     if found.get("nextCursor"):
         session.hint(f"There are more: --cursor {found['nextCursor']}")
 
@@ -71,7 +74,7 @@ def job_list(
 def job_show(session: Session, id: str, origin: str | None) -> None:
     """Show one job with its attempts."""
     body = session.api.get(_path(session, id, origin))
-    session.show(body, lambda: _tables().job(decoded(body), session.now()))
+    session.show(body, lambda: _tables().job(decoded(body), session.now(), names(session)))
 
 
 @job.command("watch")
@@ -82,10 +85,11 @@ def job_watch(session: Session, id: str | None, origin: str | None) -> int:
     """Print a job whenever it changes, until it ends; exit 1 if it does not complete. Without ID: all, without end."""
     if id is not None:
         return _watch_one(session, _path(session, id, origin))
+    called = cache(partial(names, session))
     for change in followed(session, "jobs"):
         for row in change.rows.values() if isinstance(change, Table) else (change.value,):
             if row is not None:
-                _tell(session, row)
+                _tell(session, row, called)
     return 0
 
 
@@ -96,7 +100,7 @@ def job_watch(session: Session, id: str | None, origin: str | None) -> int:
 def job_cancel(session: Session, id: str, origin: str | None) -> None:
     """End a job that came to this node; its client is told."""
     body = session.api.post(f"{_path(session, id, origin)}/cancel")
-    session.show(body, lambda: _tables().jobs([decoded(body)], session.now()))
+    session.show(body, lambda: _tables().jobs([decoded(body)], session.now(), names(session)))
 
 
 @job.command("clear")
@@ -112,7 +116,8 @@ def job_clear(session: Session, yes: bool) -> None:
 def _watch_one(session: Session, path: str) -> int:
     last = decoded(session.api.get(path))
     key = f"{last['origin']}/{last['id']}"
-    _tell(session, last)
+    called = cache(partial(names, session))
+    _tell(session, last, called)
     changes = followed(session, "jobs")
     while last["state"] not in _ENDED:
         change = next(changes)
@@ -126,12 +131,12 @@ def _watch_one(session: Session, path: str) -> int:
             raise Failed("no_such_job", "The node that it came to is no member any more, and the job is gone with it.")
         if row != last:
             last = row
-            _tell(session, last)
+            _tell(session, last, called)
     return 0 if last["state"] == "completed" else 1
 
 
-def _tell(session: Session, job: Row) -> None:
-    session.line(job, lambda: _tables().job_line(job, session.now()))
+def _tell(session: Session, job: Row, called: Callable[[], Names]) -> None:
+    session.line(job, lambda: _tables().job_line(job, session.now(), called()))
 
 
 def _path(session: Session, id: str, origin: str | None) -> str:
@@ -146,15 +151,11 @@ def _path(session: Session, id: str, origin: str | None) -> str:
 
 def _node(session: Session, text: str) -> str:
     """What the API calls the node that ``text`` means."""
-    return "self" if text == "self" else uuid_of(text) or str(_entry(session, text)["key"])
-
-
-def _entry(session: Session, text: str) -> Row:
-    return entry_of(text, decoded(session.api.get("/nodes"))["nodes"])
+    return "self" if text == "self" else uuid_of(text) or str(entry_of(text, listed(session))["key"])
 
 
 def _tables() -> Any:
     """The module that draws; it is slow to load, and with ``--json`` nothing is drawn."""
-    from pair.admin import format  # noqa: A004
+    from pair.admin import job_format
 
-    return format
+    return job_format

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
+import msgspec
 
 from pair import __version__
 from pair.admin import cluster, errors, events, invitations, jobs, nodes, places
 from pair.admin.api import decoded
+from pair.admin.directory import listed, names
 from pair.admin.failures import CommandError, Failed, Unreachable
 from pair.admin.grammar import Noun, Root, with_session
+from pair.admin.naming import entry_of
 from pair.admin.session import OutputClosed, Session
 from pair.privacy import path_text
 from pair.settings.places import config_file
@@ -35,8 +38,8 @@ def cli() -> None:
     """Look after the PAIR node of this machine."""
 
 
-engine = Noun("engine", help="The engines of this node.")
-model = Noun("model", help="The models of this node.")
+engine = Noun("engine", help="The engines of this node, and of the other members.")
+model = Noun("model", help="The models of this node, and of the other members.")
 route = Noun("route", help="Where requests go, and why.")
 config = Noun("config", help="The settings file.")
 token = Noun("token", help="The control token.")
@@ -52,18 +55,20 @@ for _command in (
 @cli.command()
 @with_session
 def status(session: Session) -> None:
-    """Show this node at a glance."""
+    """Show this node at a glance, with what is under way and what is wrong on all nodes."""
     api = session.api
+    wrong = decoded(api.get("/errors"))
     view = {
         "service": decoded(api.get("/service")),
         "readiness": decoded(api.public("/readyz")[1]),
         "endpoints": decoded(api.get("/endpoints"))["endpoints"],
         "engines": decoded(api.get("/engines"))["engines"],
         "jobs": decoded(api.get("/jobs", state=_UNDER_WAY))["jobs"],
-        "errors": decoded(api.get("/errors"))["errors"],
+        "errors": wrong["errors"],
+        "hiddenErrors": wrong["hidden"],
         "cluster": _roster(session),
     }
-    session.show_value(view, lambda: _tables().status(view, session.now()))
+    session.show_value(view, lambda: _tables().status(view, session.now(), names(session)))
     for line in _tables().snippets(view["endpoints"], "curl")[:1] if not session.options.json else ():
         session.hint(f"\nTry it: {line}")
 
@@ -127,18 +132,35 @@ def endpoints_set(session: Session, facade: str, port: int | None, default: bool
     _show(session, body, lambda found: _tables().endpoints([found]))
 
 
+_of_node = click.option("--node", metavar="NODE", help="Only those of this node: UUID or its beginning, name, self.")
+
+
 @engine.command("list")
+@_of_node
 @with_session
-def engine_list(session: Session) -> None:
-    """List the engines."""
-    _show(session, session.api.get("/engines"), lambda found: _tables().engines(found["engines"]))
+def engine_list(session: Session, node: str | None = None) -> None:
+    """List the engines of this node and of the other members."""
+    body = session.api.get("/engines")
+    if node is not None:
+        found, uuid = decoded(body), entry_of(node, listed(session))["uuid"]
+        found["engines"] = [each for each in found["engines"] if each["node"] == uuid]
+        body = msgspec.json.encode(found)
+    _show(session, body, lambda found: _tables().engines(found["engines"], names(session)))
 
 
 @model.command("list")
+@_of_node
 @with_session
-def model_list(session: Session) -> None:
-    """List the models, a line for every copy."""
-    _show(session, session.api.get("/models"), lambda found: _tables().models(found["models"]))
+def model_list(session: Session, node: str | None = None) -> None:
+    """List the models of this node and of the other members, a line for every copy."""
+    body = session.api.get("/models")
+    if node is not None:
+        found, uuid = decoded(body), entry_of(node, listed(session))["uuid"]
+        for each in found["models"]:
+            each["copies"] = [copy for copy in each["copies"] if copy["node"] == uuid]
+        found["models"] = [each for each in found["models"] if each["copies"]]
+        body = msgspec.json.encode(found)
+    _show(session, body, lambda found: _tables().models(found["models"], names(session)))
 
 
 @route.command("show")
@@ -146,7 +168,7 @@ def model_list(session: Session) -> None:
 def route_show(session: Session) -> None:
     """Show where each facade would send a chat now, and what is held against engines."""
     body = session.api.get("/routing")
-    _show(session, body, lambda found: _tables().routing(found, session.now()))
+    _show(session, body, lambda found: _tables().routing(found, session.now(), names(session)))
 
 
 @route.command("explain")
@@ -159,7 +181,7 @@ def route_explain(session: Session, model: str, facade: str | None, path: str | 
     asked = {"facade": facade or "ollama", "path": path or "/v1/chat/completions", "model": model}
     body = session.api.post("/routing/explain", asked)
     found = decoded(body)
-    session.show(body, lambda: _tables().explanation(found, session.now()))
+    session.show(body, lambda: _tables().explanation(found, session.now(), names(session)))
     assumed = [f"{each} {asked[each]}" for each, given in (("facade", facade), ("path", path)) if given is None]
     if assumed:
         session.hint(f"Assumed: {' and '.join(assumed)}. Ask for others with --facade and --path.")

@@ -1,17 +1,50 @@
-"""Which node a person means (CL-4). Pure."""
+"""Which node a person means (CL-4), and what a person is told of which node it is. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pair.admin.failures import Failed
 from pair.admin.words import short, word
+from pair.privacy import clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     Row = Mapping[str, Any]
+
+_NAME_MAX = 32
+"""Characters of a name in a column."""
+
+
+class Names:
+    """How nodes are called: by their names, and where several have one, or none is known, by how their UUIDs begin.
+
+    Args:
+        nodes: As ``GET /nodes`` has them.
+    """
+
+    def __init__(self, nodes: Iterable[Row] = ()) -> None:
+        known = {str(each["uuid"]): each for each in nodes if each["uuid"] is not None}
+        names = {node: clean_text(str(each["name"]), _NAME_MAX) for node, each in known.items()}
+        times = Counter(names.values())
+        self._names = {node: name for node, name in names.items() if name and times[name] == 1}
+        self._mine = frozenset(node for node, each in known.items() if each["self"])
+        self._offline = frozenset(node for node, each in known.items() if each["presence"] == "offline")
+
+    def of(self, node: str | None) -> str:
+        """What the node of that UUID is called."""
+        return self._names.get(node or "") or short(node)
+
+    def is_other(self, node: str) -> bool:
+        """Whether it is known to be another node than this one."""
+        return bool(self._mine) and node not in self._mine
+
+    def is_offline(self, node: str) -> bool:
+        """Whether what is known of it is only what it told before it was gone."""
+        return node in self._offline
 
 
 def uuid_of(text: str) -> str | None:
@@ -54,7 +87,7 @@ def entry_of(text: str, nodes: Sequence[Row]) -> Row:
     whole = uuid_of(text) or text
     known = [each for each in nodes if each["key"] == whole]
     known = known or [each for each in nodes if any(text in names_of(given) for given in each["manual"])]
-    key = known[0]["key"] if known else find(text, map(_named, nodes))
+    key = known[0]["key"] if known else find(text, ({"node": each["key"], "name": each["name"]} for each in nodes))
     for each in nodes:
         if each["key"] == key:
             return each
@@ -72,8 +105,9 @@ def names_of(given: Row) -> tuple[str, str, str]:
     return str(given["id"]), str(given["address"]), place_of(given)
 
 
-def _named(entry: Row) -> Row:
-    return {"node": entry["key"], "name": entry["name"]}
+def named(nodes: Iterable[Row]) -> list[Row]:
+    """Those of ``nodes``, as ``GET /nodes`` has them, whose UUIDs are known, as :func:`find` takes them."""
+    return [{"node": each["uuid"], "name": each["name"]} for each in nodes if each["uuid"] is not None]
 
 
 def node_of(text: str, nodes: Iterable[Row], others: Iterable[Row] = ()) -> str:

@@ -11,22 +11,38 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pair.admin.format import facts, section, state, table
-from pair.admin.words import NOTHING, RESULTS, ago, note, reason, share, short, size, word
+from pair.admin.naming import place_of
+from pair.admin.tables import facts, section, state, table
+from pair.admin.words import NOTHING, RESULTS, ago, note, reason, share, short, size, together, word
 
 Row = Mapping[str, Any]
 
 
-def nodes(found: Iterable[Row], now: int) -> RenderableType:
-    """The nodes, a line for each (UI-33)."""
+_PORTS = {
+    "ni": "node_info",
+    "ol": "ollama",
+    "lm": "lmstudio",
+    "er": "errors",
+    "wl": "workloads",
+    "cl": "cluster",
+    "em": "inventory",
+}
+"""The settings in ``[ports]`` and ``[proxy.ports]``, by the keys that nodes tell each other."""
+
+_CLUSTER = {"same": "that of this node", "other": "not that of this node", "none": "in none"}
+"""In which cluster a node says that it is, by code."""
+
+
+def nodes(found: Iterable[Row], now: int, whole: bool = False) -> RenderableType:
+    """The nodes, a line for each, with whole UUIDs if so wished (UI-33)."""
     rows = [
         (
-            short(each.get("uuid")),
+            word(each.get("uuid")) if whole else short(each.get("uuid")),
             word(each.get("name")),
             relation(each),
             state(each["presence"]),
             NOTHING if each.get("self") else ago(each.get("lastHeardAt"), now),
-            word(each.get("ip")),
+            _address(each),
             _gpu(each),
             _engines(each),
             word(each.get("activeJobs")),
@@ -35,7 +51,18 @@ def nodes(found: Iterable[Row], now: int) -> RenderableType:
         for each in found
     ]
     titles = ("NODE", "NAME", "RELATION", "PRESENCE", "HEARD", "ADDRESS", "GPU", "ENGINES", "JOBS", "NOTE")
-    return table(titles, rows, "No node is known.")
+    return table(titles, rows, "No node is known.", spare=("GPU", "ENGINES", "JOBS", "HEARD"))
+
+
+def probed(found: Row, now: int) -> RenderableType:
+    """A node after a question whether it is there, and what came of that (UI-35)."""
+    shown = nodes([found], now)
+    if found["answered"]:
+        return shown
+    if not (found.get("ips") or found.get("manual")):
+        return Group(shown, "", Text("It was not asked: no address of it is known here.", style="red"))
+    heard = " It is heard all the same." if found["presence"] != "offline" else ""
+    return Group(shown, "", Text(f"Nobody answered for it at {_listed(found.get('ips'))}.{heard}", style="red"))
 
 
 def node(found: Row, now: int) -> RenderableType:
@@ -50,12 +77,12 @@ def node(found: Row, now: int) -> RenderableType:
         ("heard", NOTHING if found.get("lastHeardAt") is None else _heard(found, now)),
         ("known by", _listed(found.get("claims"))),
         ("addresses", _listed(found.get("ips"))),
-        ("ports", _listed(f"{key} {port}" for key, port in (found.get("services") or {}).items())),
-        ("cluster", f"{word(found.get('clusterUuid'))} ({word(found.get('clusterState'))})"),
-        ("system", " ".join(word(system.get(part)) for part in ("system", "release", "arch"))),
-        ("processor", f"{word(cpu.get('name'))}, {share(cpu.get('utilizationPercent'))} busy"),
-        ("memory", f"{size(memory.get('usedBytes'))} of {size(memory.get('totalBytes'))}"),
-        ("told", ago(found.get("hardwareAt"), now)),
+        ("ports", _listed(f"{_PORTS.get(key, key)} {port}" for key, port in (found.get("services") or {}).items())),
+        ("cluster", _cluster(found)),
+        ("system", together(" ", *(word(system.get(part)) for part in ("system", "release", "arch")))),
+        ("processor", together(", ", word(cpu.get("name")), _busy(cpu))),
+        ("memory", together(" of ", size(memory.get("usedBytes")), size(memory.get("totalBytes")))),
+        ("figures from", ago(found.get("hardwareAt"), now)),
         ("drained", NOTHING if found.get("drained") is None else "yes" if found["drained"] else "no"),
         ("active jobs", word(found.get("activeJobs"))),
     ]
@@ -75,6 +102,25 @@ def given(found: Row) -> RenderableType:
 def relation(found: Row) -> str:
     """What a node is to this one."""
     return "this node" if found.get("self") else word(found.get("relation")).replace("_", " ")
+
+
+def _address(found: Row) -> str:
+    """Where it is; with the port where that is all that is known of it."""
+    given = found.get("manual")
+    return place_of(given[0]) if given and found.get("uuid") is None else word(found.get("ip"))
+
+
+def _cluster(found: Row) -> str:
+    """In which cluster it is; what a member is in is known though it has not said it."""
+    said = "same" if found.get("relation") == "member" else found.get("clusterState")
+    if found.get("clusterUuid") is None:
+        return _CLUSTER.get(str(said), NOTHING)
+    return f"{word(found['clusterUuid'])} ({_CLUSTER.get(str(found.get('clusterState')), NOTHING)})"
+
+
+def _busy(cpu: Row) -> str:
+    percent = cpu.get("utilizationPercent")
+    return NOTHING if percent is None else f"{share(percent)} busy"
 
 
 def _heard(found: Row, now: int) -> str:
@@ -125,7 +171,9 @@ def _given_table(found: Iterable[Row], now: int) -> RenderableType:
 
 
 def _gpu(found: Row) -> str:
-    """How busy the busiest GPU is."""
+    """How busy the busiest GPU is; of a node that is gone nobody knows."""
+    if found["presence"] == "offline":
+        return NOTHING
     known = [each.get("utilizationPercent") for each in (found.get("hardware") or {}).get("gpus", ())]
     return share(max((each for each in known if each is not None), default=None))
 
@@ -135,7 +183,8 @@ def _engines(found: Row) -> str:
     if engines is None:
         return NOTHING
     there = [each.get("state") for each in engines if each.get("state") != "absent"]
-    return f"{there.count('running')} of {len(there)}"
+    gone = " (stale)" if found["presence"] == "offline" else ""
+    return f"{there.count('running')} of {len(there)}{gone}"
 
 
 def _remarks(found: Row) -> str:
@@ -143,7 +192,7 @@ def _remarks(found: Row) -> str:
     said = ["drained"] if found.get("drained") else []
     said += [note(each["text"]) for each in found.get("warnings", ())]
     said += [
-        f"{word(each['address'])}: {reason(RESULTS, each.get('result'))}"
+        f"{place_of(each)}: {reason(RESULTS, each.get('result'))}"
         for each in found.get("manual", ())
         if each.get("result") not in ("ok", "never")
     ]

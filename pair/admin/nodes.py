@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pair.admin.api import decoded, segment
+from pair.admin.directory import listed
 from pair.admin.failures import Failed
 from pair.admin.grammar import Noun, with_session
 from pair.admin.naming import entry_of, names_of, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pair.admin.session import Session
 
@@ -25,11 +26,12 @@ node = Noun("node", help="The machines that are known: members of the cluster, a
 
 
 @node.command("list")
+@click.option("--long", "whole", is_flag=True, help="With whole UUIDs.")
 @with_session
-def node_list(session: Session) -> None:
+def node_list(session: Session, whole: bool = False) -> None:
     """List the nodes that are known."""
     body = session.api.get("/nodes")
-    session.show(body, lambda: _tables().nodes(decoded(body)["nodes"], session.now()))
+    session.show(body, lambda: _tables().nodes(decoded(body)["nodes"], session.now(), whole))
 
 
 @node.command("show")
@@ -37,7 +39,7 @@ def node_list(session: Session) -> None:
 @with_session
 def node_show(session: Session, node: str) -> None:
     """Show one node, this one if none is named; NODE is a UUID or how that begins, or a name."""
-    body = session.api.get(f"/nodes/{segment(str(entry_of(node, _listed(session))['key']))}")
+    body = session.api.get(f"/nodes/{segment(str(entry_of(node, listed(session))['key']))}")
     session.show(body, lambda: _tables().node(decoded(body), session.now()))
 
 
@@ -65,17 +67,12 @@ def node_remove(session: Session, address: str) -> None:
 @click.argument("node")
 @with_session
 def node_probe(session: Session, node: str) -> int:
-    """Ask a node now whether it is there; exit 1 if it is not."""
-    key = str(entry_of(node, _listed(session))["key"])
+    """Ask a node now, at all its addresses that are known; exit 1 if it does not answer."""
+    key = str(entry_of(node, listed(session))["key"])
     body = session.api.post(f"/nodes/{segment(key)}/probe", takes=_PROBING)
     found = decoded(body)
-    session.show(body, lambda: _tables().nodes([found], session.now()))
-    return 1 if found["presence"] == "offline" else 0
-
-
-def _listed(session: Session) -> Sequence[Row]:
-    found: Sequence[Row] = decoded(session.api.get("/nodes"))["nodes"]
-    return found
+    session.show(body, lambda: _tables().probed(found, session.now()))
+    return 0 if found["answered"] else 1
 
 
 def _given(session: Session, text: str) -> Row:
@@ -84,7 +81,7 @@ def _given(session: Session, text: str) -> Row:
     Raises:
         Failed: There is none, or there are several.
     """
-    nodes = _listed(session)
+    nodes = listed(session)
     every: dict[str, Row] = {str(each["id"]): each for node in nodes for each in node["manual"]}
     found = [each for each in every.values() if text in names_of(each)]
     if not found:

@@ -61,6 +61,11 @@ def reason(texts: Mapping[str, str], code: Any) -> str:
     return f"{texts[code]} ({code})" if code in texts else word(code)
 
 
+def together(between: str, *parts: str) -> str:
+    """``parts`` as one text; one dash where none of them is known."""
+    return NOTHING if all(each == NOTHING for each in parts) else between.join(parts)
+
+
 def note(value: str | None) -> str:
     """A remark, as long as it is; where there is none there is nothing to be missed."""
     return clean_text(value or "", 1000)

@@ -18,7 +18,7 @@ from pair.cluster.life import TTL_SECONDS
 from pair.cluster.means import PATH, QUIET_SECONDS, why
 from pair.cluster.posting import CallError
 from pair.cluster.prompts import Prompt
-from pair.cluster.refusing import Refusal, read_refusal
+from pair.cluster.refusing import NO_ADDRESS, Refusal, read_refusal
 from pair.logs import Logger
 from pair.privacy import normalize_error
 from pair.protocols.dial import DialError
@@ -242,7 +242,10 @@ class Inviting(Prompt):
         greeted = self.exchange.peer is not None
         node = self.exchange.peer[0] if self.exchange.peer else self._node
         tried: list[str] = []
-        for place in self._places(node):
+        places = self._places(node)
+        if not places:
+            return Refusal("unreachable", message=NO_ADDRESS)
+        for place in places:
             left = end - clock.seconds()
             if left <= 0:
                 break
@@ -256,7 +259,7 @@ class Inviting(Prompt):
             if refusal is not None:
                 return refusal
             tried.append(f"{place} (what answers is no PAIR, or another node)")
-        return Refusal("unreachable", "here", **({"tried": ", ".join(tried)} if tried else {}))
+        return Refusal("unreachable", tried=", ".join(tried))
 
     def _greet(self, place: Place, body: bytes) -> bool:
         """Whether the joiner is there. The first time the polls begin with it."""

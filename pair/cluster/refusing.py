@@ -25,6 +25,12 @@ NO_CODE = {
 
 ALREADY_HERE = "That node is a member of this node's cluster already. Who is: pair-admin cluster show."
 
+NO_ADDRESS = (
+    "No address of that node is known here. Invite it by one: pair-admin invite HOST:PORT, with the port that "
+    "pair-admin pending names there; on this machine HOST is 127.0.0.1."
+)
+"""Two nodes of one machine hear each other, and do not take its addresses for the other's (DS-13)."""
+
 _STATUS = {
     "version": 400,
     "pairing_off": 403,

@@ -129,7 +129,8 @@ class ControlApi:
 
     def list_errors(self, query: Nothing) -> Reply:
         """UI-47, JB-79."""
-        return json_reply(errors.ErrorList(*self._stamp(), errors.shown(self._sources.errors.entries())))
+        found = self._sources.errors
+        return json_reply(errors.ErrorList(*self._stamp(), errors.shown(found.entries()), found.hidden))
 
     def dismiss_error(self, query: Nothing, node: str, id: str) -> Reply:
         """UI-47, JB-74."""
@@ -161,7 +162,7 @@ class ControlApi:
 
     async def probe_node(self, query: Nothing, id: str) -> Reply:
         """UI-35."""
-        return json_reply(await nodes.probed(self._nodes, self._entry(id)))
+        return json_reply(await nodes.probed(self._nodes, self._entry(id), self._sources.now))
 
     async def add_node(self, query: Nothing, asked: nodes.AddressBody) -> Reply:
         """UI-35, DS-71."""

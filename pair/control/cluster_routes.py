@@ -38,7 +38,7 @@ NODE_ROUTES: tuple[Route, ...] = (
         path=f"{BASE}/nodes/<id>/probe",
         operation="probe_node",
         summary="Ask a node now whether it is there.",
-        answer=nodes.NodeView,
+        answer=nodes.ProbedNode,
         cli="node probe",
     ),
     Route(

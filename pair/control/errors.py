@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class ErrorList(Collection, frozen=True):
-    """``GET /errors`` (UI-47)."""
+    """``GET /errors``; ``hidden`` more hold, and were dismissed, or hidden on this node (UI-47)."""
 
     errors: tuple[ShownError, ...]
+    hidden: int
 
 
 class Dismissed(Struct, frozen=True):
@@ -51,7 +52,7 @@ def dismissed(errors: Errors, node: str, id: str, me: str) -> Dismissed:
     if node != me:
         if not any((each.node, each.id) == (node, id) for each in errors.entries()):
             raise _none()
-        message = "Only the node that raised it can dismiss it. Do it there, or hide it here."
+        message = "Only the node that raised it can dismiss it. Do it there, or hide it here: pair-admin error hide."
         raise Refused(409, "not_origin", message, node=node)
     try:
         errors.dismiss(id)

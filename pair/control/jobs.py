@@ -88,7 +88,7 @@ def one(jobs: Jobs, origin: str, id: str) -> ShownJob:
 
 
 def cancelled(jobs: Jobs, commands: JobCommands, origin: str, id: str) -> ShownJob:
-    """It, ended by a person (JB-47).
+    """It, ended by a person (JB-47). Where it ended already, that is said, whosever it is.
 
     Raises:
         Refused: There is none, it is another node's, or it has ended by itself.
@@ -98,10 +98,13 @@ def cancelled(jobs: Jobs, commands: JobCommands, origin: str, id: str) -> ShownJ
     except NoSuchJob:
         raise _unknown() from None
     except NotOrigin as other:
+        known = one(jobs, origin, id)
+        if known.terminal and not known.inferred:
+            raise _finished() from None
         message = "Only the node that took the request can cancel it. Do it there."
         raise Refused(409, "not_origin", message, node=other.node) from None
     except JobFinished:
-        raise Refused(409, "finished", "This job has ended already.") from None
+        raise _finished() from None
     return one(jobs, origin, id)
 
 
@@ -116,6 +119,10 @@ async def cleared(commands: JobCommands) -> Cleared:
     except (sqlite3.Error, StoreClosed):
         raise Refused(503, "store", "It could not be written to the disk; nothing has changed.") from None
     return Cleared()
+
+
+def _finished() -> Refused:
+    return Refused(409, "finished", "This job has ended already.")
 
 
 def _unknown() -> Refused:

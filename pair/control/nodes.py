@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from pair.addresses import Place, parse_node
 from pair.control.views import Collection
-from pair.discovery.addresses import MANUAL_MAX, ManualError
+from pair.discovery.addresses import MANUAL_MAX, ManualError, NoZoneError
 from pair.records.engines import EngineInventory, EngineState, Health
 from pair.records.nodes import ManualNode, NodeEntry
 from pair.records.telemetry import Sample
@@ -20,7 +20,7 @@ from pair.store import StoreClosed
 from pair.surfaces.refusals import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pair.control.sources import Nodes
     from pair.records.engines import NodeInventory
@@ -35,12 +35,18 @@ LATEST_MS = 10_000
 _GAP_MS = 5000
 """Two samples that are further apart have a gap between them."""
 
+_ANSWERS = frozenset(("probe_ni", "probe_em"))
+"""Evidence that a question brings (DS-56)."""
+
 _NOT_ADDED = {
     "bad_address": "It is no address: host, host:port, or [IPv6]:port, without a scheme or a path.",
     "bad_port": "A port is a number from 1 to 65535.",
     "is_self": "That is this node itself.",
     "too_many": f"There are {MANUAL_MAX} addresses already. Remove one that is not used any more.",
 }
+
+
+_NO_ZONE = "An address that begins with fe80 is one of each network: say by which interface, as in fe80::20%eth0."
 
 
 class NodeEngine(Struct, frozen=True, rename="camel"):
@@ -83,6 +89,12 @@ class NodeView(NodeEntry, frozen=True, rename="camel", kw_only=True):
     active_jobs: int = 0
     drained: bool | None = None
     manual: tuple[ManualNode, ...] = ()
+
+
+class ProbedNode(NodeView, frozen=True, rename="camel", kw_only=True):
+    """A node after it was asked whether it is there, and whether it has answered (UI-35)."""
+
+    answered: bool
 
 
 class NodeList(Collection, frozen=True):
@@ -177,6 +189,8 @@ async def added(nodes: Nodes, asked: AddressBody) -> tuple[ManualNode, bool]:
     """
     try:
         return await nodes.add(asked.address)
+    except NoZoneError as why:
+        raise Refused(422, "invalid_value", _NO_ZONE, path="address", reason=why.reason) from None
     except ManualError as why:
         raise Refused(422, "invalid_value", _NOT_ADDED[why.reason], path="address", reason=why.reason) from None
     except (sqlite3.Error, StoreClosed):
@@ -201,20 +215,32 @@ async def removed(nodes: Nodes, id: str) -> Gone:
     return Gone(id)
 
 
-async def probed(nodes: Nodes, node: NodeView) -> NodeView:
+async def probed(nodes: Nodes, node: NodeView, now: Callable[[], int]) -> ProbedNode:
     """It, after a question whether it is there.
+
+    Args:
+        nodes: they are asked.
+        node: which is meant.
+        now: epoch milliseconds.
 
     Raises:
         Refused: It is gone.
     """
     if node.me:
-        return node
+        return _probed(node, True)
+    began = now()
     await nodes.probe(node.key)
     # Its UUID may be known now, and its entry be another one by that.
     found = nodes.get(node.key) or next((each for each in nodes.all() if _was(each, node)), None)
     if found is None:
         raise Refused(404, "no_such_node", "The node is not there any more.")
-    return found
+    # What it announces is no answer: that may be heard where it cannot be reached.
+    answered = found.evidence in _ANSWERS and found.last_heard_at is not None and found.last_heard_at >= began
+    return _probed(found, answered)
+
+
+def _probed(node: NodeView, answered: bool) -> ProbedNode:
+    return ProbedNode(**{name: getattr(node, name) for name in NodeView.__struct_fields__}, answered=answered)
 
 
 def _was(node: NodeView, before: NodeView) -> bool:

@@ -90,6 +90,10 @@ class JobCommands(Protocol):
 class Errors(Protocol):
     """The error entries of all nodes (JB-79)."""
 
+    @property
+    def hidden(self) -> int:
+        """How many more hold, and were dismissed, or hidden here."""
+
     def entries(self) -> Sequence[ServiceError]:
         """Those that are shown here, the worst first."""
 

@@ -46,8 +46,9 @@ class JobTopic:
     and begins anew with the list.
     """
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Jobs, stopping: Callable[[], bool]) -> None:
         self._jobs = jobs
+        self._stopping = stopping
         self._active: dict[str, ShownJob] = {}
         self._ended: dict[str, ShownJob] = {}
         self._latest: dict[str, Job | None] | None = None
@@ -59,6 +60,8 @@ class JobTopic:
         if self._latest is None:
             return
         job = change.job
+        if isinstance(job, ShownJob) and job.inferred and self._stopping():
+            return  # it is this node that hears nothing any more
         about = job or change.previous
         assert about is not None, "a change is of a job"
         self._latest[_job_key(about)] = job
@@ -94,6 +97,25 @@ class JobTopic:
                 del self._ended[next(iter(self._ended))]
         else:
             self._active[key] = ShownJob.of(job)
+
+
+class TableTopic:
+    """What the parts show now.
+
+    Once the node stops it stays as it was: what changes from then on is no
+    news of the things that are shown, but that nobody looks at them any more.
+    """
+
+    def __init__(self, read: Callable[[], Mapping[str, Any]], stopping: Callable[[], bool]) -> None:
+        self._read = read
+        self._stopping = stopping
+        self._last: Mapping[str, Any] | None = None
+
+    def read(self) -> Reading:
+        """The table."""
+        if self._last is None or not self._stopping():
+            self._last = self._read()
+        return Reading(self._last)
 
 
 def still_hardware(found: NodeHardware | None) -> NodeHardware | None:
@@ -141,7 +163,11 @@ STILL: Mapping[str, Callable[[Any], Any]] = {"nodes": still_node, "engines": sti
 
 def topics(sources: ControlSources) -> tuple[dict[str, Callable[[], Reading]], Callable[[JobChanged], None]]:
     """How each topic is read, and what is to be told of each change of a job."""
-    jobs = JobTopic(sources.jobs)
+
+    def stopping() -> bool:
+        return "stopping" in sources.readiness()
+
+    jobs = JobTopic(sources.jobs, stopping)
     tables: dict[str, Callable[[ControlSources], Mapping[str, Any]]] = {
         "service": lambda sources: {"service": sources.service()},
         "nodes": _nodes,
@@ -151,14 +177,8 @@ def topics(sources: ControlSources) -> tuple[dict[str, Callable[[], Reading]], C
         "cluster": lambda sources: {} if sources.cluster is None else {"cluster": sources.cluster.cluster.roster()},
         "invitations": _invitations,
     }
-    found: dict[str, Callable[[], Reading]] = {
-        topic: partial(_reading, read, sources) for topic, read in tables.items()
-    }
+    found = {topic: TableTopic(partial(read, sources), stopping).read for topic, read in tables.items()}
     return {**found, "jobs": jobs.read}, jobs.changed
-
-
-def _reading(read: Callable[[ControlSources], Mapping[str, Any]], sources: ControlSources) -> Reading:
-    return Reading(read(sources))
 
 
 def _job_key(job: Job) -> str:

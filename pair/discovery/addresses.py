@@ -47,6 +47,13 @@ class ManualError(ValueError):
         self.reason = reason
 
 
+class NoZoneError(ManualError):
+    """It is link-local, and so means nothing without the interface by which it is reached."""
+
+    def __init__(self) -> None:
+        super().__init__("bad_address")
+
+
 class Reach(Struct, frozen=True):
     """What is known of where one service of one node is (DS-36).
 
@@ -160,11 +167,21 @@ def parse_manual(text: str, found: Sequence[Interface], own_port: int, present: 
         place = parse_place(text, DEFAULT_PORTS["ni"])
     except PlaceError as error:
         raise ManualError(error.reason) from None
+    if _lacks_zone(place.host):
+        raise NoZoneError
     if place.port == own_port and (is_loopback(place.host) or is_own(place.host, found)):
         raise ManualError("is_self")
     if place not in present and len(present) >= MANUAL_MAX:
         raise ManualError("too_many")
     return place
+
+
+def _lacks_zone(host: str) -> bool:
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return False
+    return isinstance(ip, IPv6Address) and ip.is_link_local and ip.scope_id is None
 
 
 def _publishable(interface: Interface) -> list[InterfaceAddress]:

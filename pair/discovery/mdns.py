@@ -185,7 +185,10 @@ class MulticastService(Service):
                 self._ear.close()
             self._schedule()
             return
-        log.info("Multicast goes by {interfaces}.", interfaces=[each.name for each in legs(self._found, self._ipv6)])
+        log.info(
+            "Multicast goes by {interfaces}.",
+            interfaces=", ".join(each.name for each in legs(self._found, self._ipv6)) or "no interface",
+        )
         self._bursts.changed(self._reactor.seconds())
         self._renew_said()
         self._schedule()

@@ -116,6 +116,11 @@ class ErrorBook:
         shown = (entry for id, entry in self._entries.items() if id not in self._hidden)
         return tuple(sorted(shown, key=lambda each: (RANK[each.severity], -each.at, each.id)))
 
+    @property
+    def hidden(self) -> int:
+        """How many entries hold, and are dismissed."""
+        return len(self._hidden)
+
     def expire(self) -> None:
         """Drop the events that are too old (JB-74)."""
         oldest = self._now() - AGE_MS

@@ -95,6 +95,11 @@ class ErrorView(Service):
         shown = (entry for each in self._origins.values() for entry in each.shown.values())
         return tuple(sorted(shown, key=_order))
 
+    @property
+    def hidden(self) -> int:
+        """How many entries hold, and are not shown, for they were dismissed or hidden here."""
+        return self._book.hidden + sum(self._is_hidden(*key) for key in self._hidden)
+
     def dismiss(self, id: str) -> None:
         """Dismiss an entry of this node (:meth:`pair.errors.book.ErrorBook.dismiss`)."""
         self._book.dismiss(id)
@@ -142,6 +147,11 @@ class ErrorView(Service):
             known.entries = {}
             self._show(known)
             del self._origins[origin]
+
+    def _is_hidden(self, node: str, id: str) -> bool:
+        known = self._origins.get(node)
+        entry = None if known is None or known.gone else known.entries.get(id)
+        return entry is not None and self._hidden[node, id] == entry.first_at
 
     def _origin(self, name: str) -> _Origin:
         return self._origins.setdefault(name, _Origin(name))

@@ -13,7 +13,7 @@ from pair.cluster.refusing import Refusal
 from pair.control.views import Listener
 from pair.records.cluster import InvitationPeer
 from pair.test.admin.desk import Desk, Terminal
-from pair.test.control.samples import ALONE, ASKED, CODE, HOME, INVITED, MAC, NODE, NOW, OLD, RACK
+from pair.test.control.samples import ALONE, ASKED, CODE, ENTRIES, HOME, INVITED, MAC, NODE, NOW, OLD, RACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +68,24 @@ class InviteTests(InvitationTestCase):
             self.assertEqual(self.desk.run("invite", text), 0)
             self.assertEqual(self.desk.node.invitations.asked.pop(), ("invite", OLD, "pin"))
         self.assertEqual(self.desk.run("invite", "b7d"), 1)
+
+    def test_found_here(self) -> None:
+        """A node that was found is invited by its name or by how its UUID begins, a stranger too (CL-4)."""
+        nodes = self.desk.node.nodes
+        nodes.entries = (*ENTRIES[:2], replace(ENTRIES[2], name="mac.lan"), ENTRIES[3])
+        for text, target in (
+            ("mac.lan", MAC),
+            ("b7d1", MAC),
+            ("rack", RACK),
+            ("desk", NODE),
+            ("shed", "shed"),
+            ("10.8.0.3", "10.8.0.3"),
+            ("rack:14321", "rack:14321"),
+        ):
+            self.assertEqual(self.desk.run("invite", text), 0, text)
+            self.assertEqual(self.invitations.asked.pop(), ("invite", target, "pin"))
+        self.assertEqual(self.desk.run("invite", "b7d"), 1)
+        self.assertIn("b7d0f6f0 (rack), b7d1aaaa (mac.lan)", self.desk.err.getvalue())
 
     def test_no_code_as_argument(self) -> None:
         """A code is never an argument (CL-101)."""

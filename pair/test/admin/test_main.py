@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 from twisted.internet.defer import fail
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -22,7 +23,7 @@ from pair.proxy.facades import PortOccupied
 from pair.records.jobs import Usage
 from pair.settings import Source
 from pair.test.admin.desk import URL, Desk, Terminal
-from pair.test.control.samples import ALONE, NODE
+from pair.test.control.samples import ALONE, ENTRIES, INVENTORY, NODE, RACK
 from pair.test.control.test_cluster import NodeWithout
 
 READS = (
@@ -39,6 +40,9 @@ READS = (
     ("error", "list"),
     ("version",),
 )
+
+
+STATES = (("embedded", "running"), ("ollama", "stopped"))
 
 
 class DeskTestCase(SynchronousTestCase):
@@ -211,7 +215,7 @@ class GrammarTests(DeskTestCase):
             for words in ((noun,), (f"{noun}s",), (f"{noun}s", "list")):
                 self.desk.asked.clear()
                 self.assertEqual(self.desk.run(*words), 0, words)
-                self.assertEqual(self.desk.asked, [("GET", f"/api/v1/{noun}s")])
+                self.assertEqual(self.desk.asked[0], ("GET", f"/api/v1/{noun}s"))
         self.assertEqual(self.desk.run("engine", "--json"), 0)
         self.assertIn("engines", self.desk.json)
 
@@ -414,8 +418,47 @@ class VerbTests(DeskTestCase):
     def test_models(self) -> None:
         """Each copy has a line."""
         self.desk.run("model", "list")
-        rows = [line.split()[:3] for line in self.desk.lines if line.startswith("smollm2:360m")]
-        self.assertEqual(rows, [["smollm2:360m", "3f0c9a52", each] for each in ("embedded", "ollama")])
+        rows = [line.split()[:2] for line in self.desk.lines if line.startswith("smollm2:360m")]
+        self.assertEqual(rows, [["smollm2:360m", each] for each in ("embedded", "ollama")])
+
+    def test_of_which_node(self) -> None:
+        """Where other nodes' are listed too, each has its node by name; what is of one that is gone is marked."""
+        node = self.desk.node
+        self.desk.run("engines")
+        self.assertNotIn("NODE", self.desk.lines[0])
+        node.peers = (replace(INVENTORY, node=RACK),)
+        self.desk.run("engines")
+        self.assertEqual(
+            [line.split()[:3] for line in self.desk.lines[1:]],
+            [[id, name, state] for name in ("desk", "rack") for id, state in STATES],
+        )
+        gone = replace(ENTRIES[1], presence="offline")
+        node.nodes.entries = (ENTRIES[0], gone, *ENTRIES[2:])
+        self.desk.run("engines")
+        self.assertEqual(self.desk.lines[3].split()[:4], ["embedded", "rack", "running", "(stale)"])
+        self.desk.run("models")
+        self.assertIn(
+            "smollm2:360m rack embedded loaded (stale)", [" ".join(line.split()[:5]) for line in self.desk.lines]
+        )
+        node.nodes.entries = (ENTRIES[0], gone, replace(ENTRIES[2], name="rack"))
+        self.desk.run("engines")
+        self.assertEqual(self.desk.lines[3].split()[1], "b7d0f6f0")
+
+    def test_of_one_node(self) -> None:
+        """Those of one node can be had alone, as tables and as JSON; the glance has this node's."""
+        self.desk.node.peers = (replace(INVENTORY, node=RACK),)
+        for noun in ("engine", "model"):
+            for text, name in (("rack", "rack"), ("self", None)):
+                self.assertEqual(self.desk.run(noun, "list", "--node", text), 0)
+                self.assertEqual([line.split()[1] for line in self.desk.lines].count("desk"), 0)
+                self.assertEqual("NODE" in self.desk.lines[0], name is not None)
+        self.desk.run("model", "list", "--node", "rack", "--json")
+        self.assertEqual({copy["node"] for row in self.desk.json["models"] for copy in row["copies"]}, {RACK})
+        self.desk.run("engine", "list", "--node", "b7d0", "--json")
+        self.assertEqual({each["node"] for each in self.desk.json["engines"]}, {RACK})
+        self.assertEqual(self.desk.run("engine", "list", "--node", "lamp"), 1)
+        self.desk.run("status")
+        self.assertNotIn("rack", self.desk.out.getvalue())
 
     def test_version(self) -> None:
         """The version is told with or without a service."""

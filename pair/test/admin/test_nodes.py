@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.discovery.addresses import ManualError
+from pair.discovery.addresses import ManualError, NoZoneError
 from pair.records.nodes import NodeWarning
-from pair.test.admin.desk import Desk
-from pair.test.control.samples import ENTRIES, FIXED, MAC, NODE, RACK, SHED
+from pair.test.admin.desk import Desk, Terminal
+from pair.test.control.samples import ENTRIES, FIXED, HOME, MAC, NODE, RACK, SHED
 
 
 class NodeTestCase(SynchronousTestCase):
@@ -32,7 +35,9 @@ class ShowTests(NodeTestCase):
             rack.startswith("b7d0f6f0 rack member online now 192.168.1.20 62 % 1 of 2 2 drained; It can dial")
         )
         self.assertEqual(mac, "b7d1aaaa mac stranger offline 1 min 0 s ago 192.168.1.30 – – 0")
-        self.assertTrue(shed.startswith("– shed stranger offline – – – – 0 shed: it does not answer in time"))
+        self.assertTrue(
+            shed.startswith("– shed stranger offline – shed:14318 – – 0 shed:14318: it does not answer in time")
+        )
 
     def test_show(self) -> None:
         """One node with its hardware, engines, addresses and warnings; this one if none is named."""
@@ -41,7 +46,8 @@ class ShowTests(NodeTestCase):
         for shown in (
             RACK,
             "fd00::20",
-            "ni 14318, cl 14321",
+            "node_info 14318, cluster 14321",
+            f"{HOME.id} (that of this node)",
             "linux 6.8.0 x86_64",
             "12 % busy",
             "16.0 GiB of 64.0 GiB",
@@ -62,6 +68,45 @@ class ShowTests(NodeTestCase):
         self.assertEqual(self.desk.json["uuid"], NODE)
         self.assertEqual(self.desk.run("node", "show", "mac"), 0)
         self.assertIn("It does not tell.", self.desk.out.getvalue())
+        told = dict(line.split("  ", 1) for line in self.desk.lines if "  " in line)
+        for fact in ("ports", "cluster", "system", "processor", "memory", "figures from"):
+            self.assertEqual(told[fact].strip(), "–", fact)
+
+    def test_cluster(self) -> None:
+        """In which cluster a member is is known before it has said so."""
+        for relation, uuid, state, shown in (
+            ("member", None, "unknown", "that of this node"),
+            ("stranger", None, "none", "in none"),
+            ("stranger", None, "unknown", "–"),
+            ("member", HOME.id, "other", f"{HOME.id} (not that of this node)"),
+        ):
+            entry = replace(ENTRIES[1], relation=relation, cluster_uuid=uuid, cluster_state=state)
+            self.nodes.entries = (ENTRIES[0], entry)
+            self.desk.run("node", "show", "rack")
+            self.assertIn(["cluster", shown], [line.split(maxsplit=1) for line in self.desk.lines if line])
+
+    def test_gone(self) -> None:
+        """What an offline member told last is marked, and how busy it was is not how busy it is."""
+        self.nodes.entries = (ENTRIES[0], replace(ENTRIES[1], presence="offline"), *ENTRIES[2:])
+        self.desk.run("node", "list")
+        self.assertIn(" – 1 of 2 (stale) ", " ".join(self.desk.lines[2].split()))
+
+    def test_whole(self) -> None:
+        """Whole UUIDs are there for whoever wants them."""
+        self.desk.run("node", "list", "--long")
+        self.assertEqual([line.split()[0] for line in self.desk.lines[1:]], [NODE, RACK, MAC, "–"])
+
+    def test_narrow(self) -> None:
+        """On a narrow terminal figures give way, and no line is broken."""
+        self.desk.out = Terminal()
+        self.nodes.entries = (ENTRIES[0], replace(ENTRIES[1], warnings=()), ENTRIES[2])
+        self.patch(os, "environ", {**os.environ, "COLUMNS": "80"})
+        self.desk.run("node", "list")
+        lines = re.sub(r"\x1b.*?m", "", self.desk.out.getvalue()).splitlines()
+        self.assertEqual(len(lines), 4)
+        self.assertTrue(all(len(line) <= 80 for line in lines), lines)
+        self.assertNotIn("GPU", lines[0])
+        self.assertIn("192.168.1.30", lines[3])
 
     def test_names(self) -> None:
         """A node is named by its UUID, how that begins, its name, self, or the key of its entry (UI-100)."""
@@ -134,10 +179,28 @@ class AddressTests(NodeTestCase):
         for text in ("shed", "mac"):
             self.assertEqual(self.refused("remove", text), "ambiguous")
 
+    def test_no_zone(self) -> None:
+        """A link-local address needs its interface, and it is said so (DS-70)."""
+        self.nodes.fault = NoZoneError()
+        self.assertEqual(self.refused("add", "fe80::1"), "invalid_value")
+        self.desk.run("node", "add", "fe80::1")
+        self.assertIn("say by which interface, as in fe80::20%eth0", self.desk.err.getvalue())
+        self.assertIn("reason bad_address", self.desk.err.getvalue())
+
     def test_probed(self) -> None:
-        """A node is asked now; exit 1 if it is not there."""
+        """A node is asked now; exit 1 if it does not answer, though it may be heard (UI-35)."""
         self.assertEqual(self.desk.run("node", "probe", "rack"), 0)
         self.assertEqual(self.nodes.asked, [("probe", RACK)])
+        self.assertNotIn("Nobody", self.desk.out.getvalue())
+        self.nodes.answering, self.nodes.entries = set(), ENTRIES
+        self.assertEqual(self.desk.run("node", "probe", "rack"), 1)
+        self.assertEqual(
+            self.desk.lines[-1], "Nobody answered for it at 192.168.1.20, fd00::20. It is heard all the same."
+        )
+        self.nodes.entries = (*ENTRIES[:2], replace(ENTRIES[2], presence="online", ip=None, evidence="mdns"))
+        self.assertEqual(self.desk.run("node", "probe", "mac"), 1)
+        self.assertEqual(self.desk.lines[-1], "It was not asked: no address of it is known here.")
+        self.nodes.entries = ENTRIES
         self.assertEqual(self.desk.run("node", "probe", "mac"), 1)
         self.assertEqual(self.desk.run("node", "probe", "mac", "--json"), 1)
         self.assertEqual(self.desk.json["presence"], "offline")

@@ -19,8 +19,8 @@ class RouteTests(SynchronousTestCase):
         self.assertEqual(self.desk.run("route", "explain", "smollm2:360m"), 0)
         title, first, second = [line.split(maxsplit=4) for line in self.desk.lines]
         self.assertEqual(title, ["RANK", "NODE", "ENGINE", "LOAD", "WHY"])
-        self.assertEqual(first, ["1", "3f0c9a52", "embedded", "1", "pending 0, pressure 1, reservations 0"])
-        self.assertEqual(second, ["–", "3f0c9a52", "ollama", "–", "it does not run (engine_stopped)"])
+        self.assertEqual(first, ["1", "desk", "embedded", "1", "pending 0, pressure 1, reservations 0"])
+        self.assertEqual(second, ["–", "desk", "ollama", "–", "it does not run (engine_stopped)"])
 
     def test_nobody(self) -> None:
         """Exit 1 with none, and why, in words; what was assumed is said."""
@@ -73,7 +73,7 @@ class RouteTests(SynchronousTestCase):
         scheduling.finished("1")
         self.assertEqual(self.desk.run("route", "show"), 0)
         self.assertTrue(any("held (busy) for 8.0 s" in line for line in self.desk.lines))
-        self.assertEqual(self.desk.lines[-1].split(), ["3f0c9a52", "embedded", "–", "busy", "1", "8.0", "s"])
+        self.assertEqual(self.desk.lines[-1].split(), ["desk", "embedded", "–", "busy", "1", "8.0", "s"])
 
     def test_alone(self) -> None:
         """The noun alone says which verbs there are."""

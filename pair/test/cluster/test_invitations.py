@@ -250,6 +250,13 @@ class InviteTests(NeighbourTests):
         self.assertEqual(self.desk.invite(self.rack).refused, (409, "cluster_full"))
         self.assertEqual(self.network.sent, [])
 
+    def test_no_address(self) -> None:
+        """A node of which no address is known is not searched, and it is said how to go on (CL-57)."""
+        invited = self.desk.invite("c0ffee00-0000-4000-8000-000000000004")
+        self.assertEqual(invited.refused, (502, "unreachable"))
+        self.assertIn("No address of that node is known here. Invite it by one", invited.error.message)
+        self.assertEqual((invited.error.details, self.network.sent), ({}, []))
+
     def test_retired(self) -> None:
         """A node whose identity ends with this run neither invites, nor accepts, nor is invited (CL-96)."""
         invited = self.desk.invite(self.rack)

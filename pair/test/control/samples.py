@@ -184,12 +184,14 @@ class FakeNodes:
         inventories: what nodes offer.
         given: by hand.
         samples: by node.
+        answering: those that are there when they are probed, by key.
         asked: what was to be done.
         fault: raised instead of doing it.
     """
 
     def __init__(self) -> None:
         self.entries: tuple[NodeEntry, ...] = ENTRIES
+        self.answering = {RACK}
         self.inventories = {NODE: INVENTORY, RACK: replace(INVENTORY, node=RACK, drained=True)}
         self.given: list[ManualNode] = [SHED, FIXED]
         self.samples: dict[str, Sequence[Sample]] = {RACK: SAMPLES}
@@ -227,6 +229,11 @@ class FakeNodes:
 
     def probe(self, key: str) -> Deferred[bool]:
         self.asked.append(("probe", key))
+        self.entries = tuple(
+            replace(each, presence="online", last_heard_at=NOW, evidence="probe_ni") if each.key in found else each
+            for found in (self.answering & {key},)
+            for each in self.entries
+        )
         return self._done(True)
 
     def _done(self, outcome: T) -> Deferred[T]:
@@ -267,22 +274,26 @@ class FakeErrors:
 
     Attributes:
         others: the entries of other nodes.
-        hidden: those that were hidden, by node and id.
+        hidden_here: those that were hidden, by node and id.
     """
 
     def __init__(self, book: ErrorBook) -> None:
         self.others: list[ShownError] = []
-        self.hidden: set[tuple[str, str]] = set()
+        self.hidden_here: set[tuple[str, str]] = set()
         self._book = book
         self.dismiss = book.dismiss
 
+    @property
+    def hidden(self) -> int:
+        return len(self.hidden_here) + self._book.hidden
+
     def entries(self) -> Sequence[ServiceError]:
-        return [each for each in (*self._book.entries(), *self.others) if (each.node, each.id) not in self.hidden]
+        return [each for each in (*self._book.entries(), *self.others) if (each.node, each.id) not in self.hidden_here]
 
     def hide(self, node: str, id: str) -> None:
         if not any((each.node, each.id) == (node, id) for each in self.entries()):
             raise NoSuchEntry
-        self.hidden.add((node, id))
+        self.hidden_here.add((node, id))
 
 
 class FakeCluster:

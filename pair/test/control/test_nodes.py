@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from twisted.internet.defer import succeed
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.control.nodes import NodeList, NodeView, manual_key
+from pair.control.nodes import NodeList, NodeView, ProbedNode, manual_key
 from pair.control.route import BASE
-from pair.discovery.addresses import ManualError
+from pair.discovery.addresses import ManualError, NoZoneError
 from pair.records.nodes import ManualNode
 from pair.store import StoreClosed
 from pair.test.control.samples import ENTRIES, FIXED, MAC, NODE, NOW, RACK, SHED, Node
@@ -154,7 +154,11 @@ class ManualTests(NodeTestCase):
             answer = self.ask("POST", "/manual", {"address": "x"})
             self.assert_refused(answer, 422, "invalid_value", path="address", reason=reason)
             messages.add(answer.json["error"]["message"])
-        self.assertEqual(len(messages), 4)
+        self.nodes.fault = NoZoneError()
+        answer = self.ask("POST", "/manual", {"address": "fe80::1"})
+        self.assert_refused(answer, 422, "invalid_value", path="address", reason="bad_address")
+        messages.add(answer.json["error"]["message"])
+        self.assertEqual(len(messages), 5)
 
     def test_not_written(self) -> None:
         """What cannot be written has not happened."""
@@ -173,9 +177,24 @@ class ManualTests(NodeTestCase):
 
     def test_probed(self) -> None:
         """A node is asked now, and told as it is then; this one need not be asked (UI-35)."""
-        self.assertEqual(self.ask("POST", f"/{RACK}/probe").json["name"], "rack")
-        self.assertEqual(self.ask("POST", "/self/probe").json["name"], "desk")
-        self.assertEqual(self.nodes.asked, [("probe", RACK)])
+        for id, name, answered in ((RACK, "rack", True), ("self", "desk", True), (MAC, "mac", False)):
+            answer = self.ask("POST", f"/{id}/probe")
+            self.assertEqual((answer.json["name"], answer.json["answered"]), (name, answered))
+            msgspec.json.decode(answer.body, type=ProbedNode)
+        self.assertEqual(self.nodes.asked, [("probe", RACK), ("probe", MAC)])
+
+    def test_heard_is_no_answer(self) -> None:
+        """What a node announces does not show that it can be reached, and an old answer not that it can be now."""
+        for evidence, at, answered in (
+            ("mdns", NOW, False),
+            ("probe_ni", NOW - 1, False),
+            ("probe_ni", NOW, True),
+            ("probe_em", NOW, True),
+            (None, None, False),
+        ):
+            self.nodes.answering = set()
+            self.nodes.entries = (*ENTRIES[:2], replace(ENTRIES[2], evidence=evidence, last_heard_at=at))
+            self.assertEqual(self.ask("POST", f"/{MAC}/probe").json["answered"], answered, evidence)
 
     def probe_finds(self, entries: tuple[Any, ...]) -> None:
         def probe(key: str) -> Any:

@@ -12,7 +12,7 @@ from pair.admin.sse import EventParser
 from pair.control.events import SUBSCRIBERS_MAX
 from pair.control.route import BASE
 from pair.control.topics import ACTIVE_MAX, ENDED_MAX, UNREAD_MAX
-from pair.records.jobs import Job, JobChanged, Usage
+from pair.records.jobs import Job, JobChanged, ShownJob, Usage
 from pair.test.control.samples import INVENTORY, INVITED, MAC, NODE, NOW, RACK, ROSTER, TOKEN, Node
 from pair.test.surfaces.wire import Conversation, request, unchunked
 
@@ -220,6 +220,23 @@ class TopicTests(StreamTestCase):
             {("nodes", key) for key in (RACK, MAC, "manual:shed:14318")},
         )
         self.assertEqual([change[0] for change in told if change[2] is not None], ["cluster"])
+
+    def test_stop(self) -> None:
+        """A node that stops tells of jobs that end, and not of what it does not look at any more."""
+        following = self.follow("?topics=nodes,engines,errors,service,jobs,telemetry")
+        job = self.admit()
+        self.node.clock.advance(2.5)
+        following.take()
+        self.node.reasons = ("stopping",)
+        self.node.nodes.entries = self.node.nodes.entries[:1]
+        self.node.nodes.samples = {}
+        self.node.inventory = replace(INVENTORY, engines=())
+        self.node.errors.raise_entry("test:broken:lamp", thing="lamp")
+        theirs = Job("b2.7", RACK, 3, "failed", "ollama", "ollama", "chat", "/api/chat", True, "m", NOW)
+        self.node.job_changes.emit(JobChanged(replace(ShownJob.of(theirs), inferred=True), theirs))
+        self.end(job)
+        self.node.clock.pump([0.1] * 25)
+        self.assertEqual([change[:2] for change in following.changes()], [("jobs", f"{NODE}/{job.id}")])
 
 
 class JobTopicTests(StreamTestCase):

@@ -5,7 +5,17 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair.addresses import Interface, InterfaceAddress, Place
-from pair.discovery.addresses import ManualError, Reach, candidates, kind_of, parse_manual, rank, storable, usable
+from pair.discovery.addresses import (
+    ManualError,
+    NoZoneError,
+    Reach,
+    candidates,
+    kind_of,
+    parse_manual,
+    rank,
+    storable,
+    usable,
+)
 
 
 def addresses(*texts: str) -> tuple[InterfaceAddress, ...]:
@@ -197,6 +207,12 @@ class ManualTests(SynchronousTestCase):
         self.assertEqual(self.refusal("rack:0"), "bad_port")
         for own in ("localhost", "127.0.0.9", "[::1]:14318", "192.168.1.20", "::ffff:192.168.1.20", "fe80::20%eth0"):
             self.assertEqual(self.refusal(own), "is_self")
+
+    def test_no_zone(self) -> None:
+        """A link-local address means nothing without its interface."""
+        for text in ("fe80::7", "[fe80::7]", "[fe80::7]:99"):
+            self.assertRaises(NoZoneError, parse_manual, text, HOST, 14318, ())
+            self.assertEqual(self.refusal(text), "bad_address")
 
     def test_another_node_here(self) -> None:
         """Another port of this host may be another node."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import Clock
-from twisted.logger import capturedLogs
+from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
@@ -173,6 +173,13 @@ class AnnouncementTests(MulticastTestCase):
         self.assertEqual(said.text, encode(Record(ME, None, ("203.0.113.5",), {"ni": 4711})))
         self.assertEqual(said.addresses, ("203.0.113.5", "192.168.1.20", "fd00::20", "fe80::20"))
         self.assertEqual(self.air.legs, (Leg("eth0", "192.168.1.20", True),))
+
+    def test_by_what(self) -> None:
+        """The log says by which interfaces multicast goes."""
+        with capturedLogs() as events:
+            self.start()
+        told = [formatEvent(each) for each in events]
+        self.assertIn("Multicast goes by eth0.", told)
 
     def test_at_start_and_each_minute(self) -> None:
         """At once, each time in two packets, and again every 60 s (DS-23)."""

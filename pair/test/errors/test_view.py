@@ -142,6 +142,23 @@ class ViewTests(ErrorTestCase):
         self.assertRaises(NoSuchEntry, self.view.hide, A, "engines:crashed:f")
         self.assertRaises(NoSuchEntry, self.view.hide, C, "engines:crashed:e")
 
+    def test_counted(self) -> None:
+        """What holds and is out of sight is counted: dismissed, or hidden, of a node that is there (JB-74)."""
+        self.book.raise_entry("engines:crashed:e", engine="e")
+        self.view.dismiss("engines:crashed:e")
+        self.view.news(B, put(entry(1)))
+        self.view.hide(B, entry(1).id)
+        self.assertEqual((self.view.hidden, self.shown()), (2, []))
+        self.view.news(B, put(entry(1, at=7, first_at=7)))
+        self.assertEqual((self.view.hidden, self.shown()), (1, [("b", "1")]))
+        self.view.hide(B, entry(1).id)
+        self.view.presence(B, "online", "offline")
+        self.clock.advance(KEPT_SECONDS)
+        self.assertEqual(self.view.hidden, 1)
+        self.book.clear("engines:crashed:e")
+        self.view.forget(B)
+        self.assertEqual(self.view.hidden, 0)
+
     def test_offline(self) -> None:
         """Entries of a node that is offline are stale, and leave after 10 min; online again, they are back (JB-78)."""
         self.view.news(B, put(entry(1)))
