@@ -94,11 +94,11 @@ class HistoryService(Service):
         self._days = days
         self._errors = errors
         self._waiting: deque[tuple[Job, int]] = deque()
-        self._dropped = 0
+        self._dropped = self._told = 0
         self._writing = DeferredLock()
         self._wait = 0.0
         self._retry_at = 0.0
-        self._flushing = Repeating(clock, FLUSH_EVERY, self._flush, "The writing of the job history")
+        self._flushing = Repeating(clock, FLUSH_EVERY, self._look, "The writing of the job history")
         self._pruning = Repeating(clock, PRUNE_EVERY, self._prune, "The pruning of the job history")
 
     def startService(self) -> None:
@@ -134,8 +134,15 @@ class HistoryService(Service):
         return Deferred.fromCoroutine(self._clear())
 
     async def _clear(self) -> None:
-        await self._write_all()  # What waits would come after it.
-        await self._store.write(_delete_all)
+        await self._writing.acquire()
+        waiting, self._waiting = self._waiting, deque()  # It would come after it.
+        try:
+            await self._store.write(_delete_all)
+        except BaseException:
+            self._put_back(waiting)
+            raise
+        finally:
+            self._writing.release()
 
     def before(self, place: Place | None, wanted: Callable[[Job], bool], number: int) -> list[Job]:
         """The next jobs that are wanted, newest first. Blocks on the disk; may look at every row.
@@ -183,6 +190,10 @@ class HistoryService(Service):
 
         return self._store.read(read)
 
+    def _look(self) -> Deferred[None] | None:
+        self._tell_dropped()
+        return self._flush()
+
     def _flush(self) -> Deferred[None] | None:
         if self._waiting and self._clock.seconds() >= self._retry_at:
             return Deferred.fromCoroutine(self._write_all())
@@ -221,14 +232,15 @@ class HistoryService(Service):
         self._drop_excess()
 
     def _drop_excess(self) -> None:
-        """Lose the oldest of those that are too many, and say so."""
-        excess = len(self._waiting) - WAITING
-        if excess <= 0:
-            return
-        for _ in range(excess):
+        """Lose the oldest of those that are too many. That is said later, for all at once: there may be thousands."""
+        while len(self._waiting) > WAITING:
             self._waiting.popleft()
-        self._dropped += excess
-        self._errors.raise_entry("jobs:history_dropped", count=self._dropped)
+            self._dropped += 1
+
+    def _tell_dropped(self) -> None:
+        if self._dropped > self._told:
+            self._told = self._dropped
+            self._errors.raise_entry("jobs:history_dropped", count=self._dropped)
 
     def _prune(self) -> Deferred[None]:
         return self._store.write(partial(_delete, now=self._now(), days=self._days, rows=self._rows))
