@@ -78,7 +78,9 @@ def _is_local(head: Head) -> bool:
     hosts = head.values(b"host")
     authority = parse_authority(hosts[0].decode("latin-1")) if len(hosts) == 1 else None
     named = authority is not None and is_loopback(authority[0])
-    return named and is_loopback(head.peer.address) and not head.values(b"origin")
+    # A browser that gets a script or an image sends no Origin, but says from where it was asked to.
+    of_page = head.values(b"origin") or any(each != b"none" for each in head.values(b"sec-fetch-site"))
+    return named and is_loopback(head.peer.address) and not of_page
 
 
 class FeedBody:

@@ -291,7 +291,8 @@ class LocalTests(FeedSurfaceTestCase):
 
     def test_pages(self) -> None:
         """No page in a browser here reads it, by a name that was made to mean this machine neither."""
-        for fields in ({"origin": "http://evil.example"}, {"host": "evil.example:14322"}, {"host": None}):
+        script = {"host": "127.0.0.1:14322", "sec-fetch-site": "cross-site"}
+        for fields in ({"origin": "http://evil.example"}, {"host": "evil.example:14322"}, {"host": None}, script):
             status, _ = self.verdict(None, request("GET", WORKLOADS, None, **fields), LOOPBACK)
             self.assertIn(status, (400, 403), fields)
 
