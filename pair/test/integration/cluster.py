@@ -1,7 +1,7 @@
 """Nodes that pair with one another, and what tests ask them about it.
 
-A node has no engine here unless its test gives it one, and keeps the port where
-others reach it from its first start on, as one at port 14321 would.
+A node has no engine here unless its test gives it one, and keeps the ports where
+others reach it from its first start on, as one at the usual ports would.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ AGREED = 35.0
 
 _BIND = 'node.bind=["127.0.0.1","::1"]'
 """Both, since a node lets one invitation in from one source in 10 s (CL-44), and so these are two."""
+
+_PORTS = ("cluster", "node_info", "workloads", "errors", "inventory")
 
 _ADMIN = "import sys; from pair.admin.main import main; sys.exit(main())"
 
@@ -71,23 +73,29 @@ class ClusterNode(Node):
     """A node among others.
 
     Attributes:
-        port: where other nodes reach it, from its first start on.
+        ports: where other nodes reach it, by the names of the surfaces, from its first start on.
         uuid: its own, from its first start on.
     """
 
     def __init__(self, folder: Path, *settings: str) -> None:
         super().__init__(folder, _BIND, *settings, embedded=False)
-        self.port = 0
+        self.ports = dict.fromkeys(_PORTS, 0)
         self.uuid = ""
+
+    @property
+    def port(self) -> int:
+        """Where other nodes pair and agree with it."""
+        return self.ports["cluster"]
 
     def launch(self, *options: str) -> None:
         """See :class:`Node`."""
-        super().launch("--set", f"ports.cluster={self.port}", *options)
+        ports = [argument for name, port in self.ports.items() for argument in ("--set", f"ports.{name}={port}")]
+        super().launch(*ports, *options)
 
     def wait_until_ready(self) -> None:
         """Wait until it serves clients and other nodes."""
         super().wait_until_ready()
-        self.port = wait_for("the port for other nodes", self._port)
+        self.ports = wait_for("the ports for other nodes", self._ports)
         self.uuid = self.get("/cluster/identity")["node"]
 
     # What people do.
@@ -168,9 +176,12 @@ class ClusterNode(Node):
             answer = Answer(connection.getresponse())
         return answer.status != 403 or answer.value["error"]["code"] != "not_member"
 
-    def _port(self) -> int:
-        (found,) = (each for each in self.get("/service")["listeners"] if each["name"] == "cluster")
-        return 0 if found["address"] is None else int(found["address"].rpartition(":")[2])
+    def _ports(self) -> dict[str, int]:
+        """Nothing, as long as one of them is not open."""
+        places = {each["name"]: each["address"] for each in self.get("/service")["listeners"]}
+        if any(places[name] is None for name in _PORTS):
+            return {}
+        return {name: int(places[name].rpartition(":")[2]) for name in _PORTS}
 
 
 class Held:

@@ -37,7 +37,7 @@ class HostNode(ClusterNode):
     def __init__(self, folder: Path, host: Host, *settings: str) -> None:
         super().__init__(folder, *settings)
         self.host = host
-        self.port = DEFAULT_PORTS["cl"]
+        self.ports = {"cluster": DEFAULT_PORTS["cl"]}
         ours = ("node.bind=", "ports.", "proxy.ports.", "discovery.mdns=false")
         self._settings = [each for each in self._settings if each in settings or not each.startswith(ours)]
 

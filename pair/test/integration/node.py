@@ -79,8 +79,10 @@ class Answer:
 class Stream:
     """An answer that is read bit by bit, or left."""
 
-    def __init__(self, url: str, path: str, body: object, fields: Mapping[str, str] | None = None) -> None:
-        self._connection = _send(url, path, body, fields or {}, "POST")
+    def __init__(
+        self, url: str, path: str, body: object, fields: Mapping[str, str] | None = None, method: str = "POST"
+    ) -> None:
+        self._connection = _send(url, path, body, fields or {}, method)
 
     def answer(self) -> HTTPResponse:
         """Wait for its head."""

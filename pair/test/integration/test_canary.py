@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pair.control.route import EVENTS
 from pair.control.routes import ROUTES
 from pair.test.integration.node import MODEL, Answer, Node, NodeTestCase, Stream, ask, wait_for
 from pair.test.integration.scripted import CHUNKED, Request, ScriptedEngine
 
 CHAT = "/v1/chat/completions"
+
+TOPICS = ("service", "nodes", "telemetry", "engines", "jobs", "errors", "cluster", "invitations")
+"""Of the event stream."""
 
 MALFORMED = (
     b"%b\r\n\r\n",
@@ -31,7 +35,9 @@ MALFORMED = (
 """Requests that are none."""
 
 
-class CanaryTests(NodeTestCase):
+class CanaryTestCase(NodeTestCase):
+    """Asks nodes all kinds of things, with marks in them, and knows where to look for these."""
+
     def setUp(self) -> None:
         self.word = secrets.token_hex(8)
         self.refusals: list[Answer] = []
@@ -74,7 +80,7 @@ class CanaryTests(NodeTestCase):
 
     def places(self, node: Node) -> dict[str, bytes]:
         """All places where a node that runs could have left something of a request, and what is there."""
-        shown = {path: self.shown(node, path) for path in self.paths(node)}
+        shown = {path: self.shown(node, path) for path in self.paths(node)} | {"events": self.events(node)}
         refusals = {f"refusal {each.fields['X-Pair-Error']}": told(each) for each in self.refusals}
         return {**self.files(node), "process arguments": self.arguments(node), **shown, **refusals}
 
@@ -90,92 +96,25 @@ class CanaryTests(NodeTestCase):
 
     def paths(self, node: Node) -> list[str]:
         """All that the control API has to show, each job apart."""
-        paths = [route.path for route in ROUTES if route.method == "GET" and "<" not in route.path]
-        return paths + [f"/api/v1/jobs/self/{job['id']}" for job in node.jobs()]
+        gets = [route for route in ROUTES if route.method == "GET" and "<" not in route.path]
+        paths = [each.path for each in gets if each.content != EVENTS]  # That never ends, and is looked at apart.
+        return paths + [f"/api/v1/jobs/{job['origin']}/{job['id']}" for job in node.jobs()]
+
+    def events(self, node: Node) -> bytes:
+        """All that the event stream tells of at first."""
+        token = (node.state / "control.token").read_text().strip()
+        path = f"/api/v1/events?topics={','.join(TOPICS)}"
+        follower = Stream(node.control, path, None, {"Authorization": f"Bearer {token}"}, "GET")
+        self.addCleanup(follower.leave)
+        answer = follower.answer()
+        self.assertEqual(answer.status, 200)
+        return b"".join(iter(answer.readline, b"\n"))
 
     def shown(self, node: Node, path: str) -> bytes:
         token = (node.state / "control.token").read_text().strip()
         answer = ask(node.control, path, fields={"Authorization": f"Bearer {token}"})
         self.assertEqual(answer.status, 200, path)
         return told(answer)
-
-    # The tests
-
-    def test_everything(self) -> None:
-        """Success, failure, cancellation, nonsense and refusals, at level debug, by an engine that has much to say."""
-        credential = self.mark("credential")
-        engine = ScriptedEngine(credential, self.mark("wrong-credential"), self.scripts())
-        self.addCleanup(engine.close)
-        file = Path(self.mktemp()).absolute()
-        file.touch(mode=0o600)
-        file.write_text(credential)
-        node = self.start_node(
-            "log.level=debug",
-            "proxy.explain=true",
-            "proxy.start_deadline=1",
-            *("engines.first.kind=openai-compatible", f"engines.first.url={engine.url}"),
-            f"engines.first.credential_file={file}",
-            *("engines.second.kind=openai-compatible", f"engines.second.url={engine.url}"),
-            "engines.second.credential_env=CANARY_CREDENTIAL",
-            *("engines.third.kind=openai-compatible", f"engines.third.url={engine.url}"),
-            "engines.third.credential_env=CANARY_WRONG",
-            environ={"CANARY_CREDENTIAL": credential, "CANARY_WRONG": self.mark("not-the-credential")},
-            embedded=False,
-        )
-        wait_for("the first engine to be found", lambda: node.engine("first")["routable"])
-        wait_for("the second engine to be found", lambda: node.engine("second")["routable"])
-        wait_for("the third to want more", lambda: node.engine("third")["health"] == "needs_credential")
-
-        for name in ("ollama", "lmstudio"):
-            facade = node.facade(name)
-            self.served(facade, engine, stream=name == "lmstudio")
-            self.refused(facade)
-            self.malformed(facade)
-            self.left(facade)
-        self.controlled(node.control)
-        wait_for("the jobs to end", lambda: all(each["completedAt"] for each in node.jobs()))
-
-        places = self.places(node)
-        self.assertEqual(found(places, self.word), [])
-        (token,) = places["control.token"].decode().split()
-        self.assertEqual(found(places, token), ["control.token"])
-        self.assertEqual(found(places, places["node.key"].decode().splitlines()[1]), ["node.key"])
-        self.assert_seen(node, engine, found(places, "breaks-off"))
-        node.stop()
-        self.assertEqual(found(self.files(node), self.word), [])
-
-    def assert_seen(self, node: Node, engine: ScriptedEngine, traces: list[str]) -> None:
-        """What was searched is what there was to be seen: requests came through, and left their traces."""
-        self.assertEqual({each["model"] for each in node.jobs()} & set(engine.scripts), set(engine.scripts))
-        self.assertIn("/api/v1/jobs", traces)
-        self.assertTrue(any(each.startswith("pair.sqlite3") for each in traces), traces)
-        self.assertIn('"level":"debug"', (node.state / "logs" / "pair.jsonl").read_text())
-        self.assertGreaterEqual(
-            {each.fields["X-Pair-Error"] for each in self.refusals},
-            {"bad_request", "bad_host", "bad_origin", "model_unknown", "engine_redirect", "engine_unreachable"},
-        )
-
-    def test_embedded_engine(self) -> None:
-        """So with the real engine: neither question nor answer is anywhere, though it is killed while it answers."""
-        node = self.start_node("log.level=debug")
-        facade = node.facade("lmstudio")
-        question = "How does the moon make the tides?"
-        asked = self.chat(MODEL, max_tokens=24, temperature=0, ignore_eos=True)
-        asked["messages"][0]["content"] = question
-        answer: str = self.ask(facade, CHAT, asked).value["choices"][0]["message"]["content"]
-        message = self.ask(facade, "/v1/messages", asked).value["content"][0]["text"]
-        stream = Stream(facade, CHAT, self.chat(MODEL, stream=True, max_tokens=1500, ignore_eos=True))
-        self.addCleanup(stream.leave)
-        stream.answer().read1()
-        node.engine_process().kill()
-        wait_for("the engine to be back", lambda: ask(facade, CHAT, self.chat(MODEL)).status == 200)
-        places = self.places(node)
-        for text in (question, answer, message):
-            self.assertGreater(len(text), 20)
-            self.assertEqual(found(places, json.dumps(text)[1:20]), [])
-        self.assertEqual(found(places, self.word), [])
-        node.stop()
-        self.assertEqual(found(self.files(node), self.word), [])
 
     # What the engine does, by the model that it is asked for
 
@@ -300,6 +239,84 @@ class CanaryTests(NodeTestCase):
             self.ask(control, path, Host=text)
             self.ask(control, path, Origin=f"http://{text}")
         self.ask(control, "/api/v1/errors/self/dismiss/a:b", {text: text})
+
+
+class CanaryTests(CanaryTestCase):
+    def test_everything(self) -> None:
+        """Success, failure, cancellation, nonsense and refusals, at level debug, by an engine that has much to say."""
+        credential = self.mark("credential")
+        engine = ScriptedEngine(credential, self.mark("wrong-credential"), self.scripts())
+        self.addCleanup(engine.close)
+        file = Path(self.mktemp()).absolute()
+        file.touch(mode=0o600)
+        file.write_text(credential)
+        node = self.start_node(
+            "log.level=debug",
+            "proxy.explain=true",
+            "proxy.start_deadline=1",
+            *("engines.first.kind=openai-compatible", f"engines.first.url={engine.url}"),
+            f"engines.first.credential_file={file}",
+            *("engines.second.kind=openai-compatible", f"engines.second.url={engine.url}"),
+            "engines.second.credential_env=CANARY_CREDENTIAL",
+            *("engines.third.kind=openai-compatible", f"engines.third.url={engine.url}"),
+            "engines.third.credential_env=CANARY_WRONG",
+            environ={"CANARY_CREDENTIAL": credential, "CANARY_WRONG": self.mark("not-the-credential")},
+            embedded=False,
+        )
+        wait_for("the first engine to be found", lambda: node.engine("first")["routable"])
+        wait_for("the second engine to be found", lambda: node.engine("second")["routable"])
+        wait_for("the third to want more", lambda: node.engine("third")["health"] == "needs_credential")
+
+        for name in ("ollama", "lmstudio"):
+            facade = node.facade(name)
+            self.served(facade, engine, stream=name == "lmstudio")
+            self.refused(facade)
+            self.malformed(facade)
+            self.left(facade)
+        self.controlled(node.control)
+        wait_for("the jobs to end", lambda: all(each["completedAt"] for each in node.jobs()))
+
+        places = self.places(node)
+        self.assertEqual(found(places, self.word), [])
+        (token,) = places["control.token"].decode().split()
+        self.assertEqual(found(places, token), ["control.token"])
+        self.assertEqual(found(places, places["node.key"].decode().splitlines()[1]), ["node.key"])
+        self.assert_seen(node, engine, found(places, "breaks-off"))
+        node.stop()
+        self.assertEqual(found(self.files(node), self.word), [])
+
+    def assert_seen(self, node: Node, engine: ScriptedEngine, traces: list[str]) -> None:
+        """What was searched is what there was to be seen: requests came through, and left their traces."""
+        self.assertEqual({each["model"] for each in node.jobs()} & set(engine.scripts), set(engine.scripts))
+        self.assertIn("/api/v1/jobs", traces)
+        self.assertTrue(any(each.startswith("pair.sqlite3") for each in traces), traces)
+        self.assertIn('"level":"debug"', (node.state / "logs" / "pair.jsonl").read_text())
+        self.assertGreaterEqual(
+            {each.fields["X-Pair-Error"] for each in self.refusals},
+            {"bad_request", "bad_host", "bad_origin", "model_unknown", "engine_redirect", "engine_unreachable"},
+        )
+
+    def test_embedded_engine(self) -> None:
+        """So with the real engine: neither question nor answer is anywhere, though it is killed while it answers."""
+        node = self.start_node("log.level=debug")
+        facade = node.facade("lmstudio")
+        question = "How does the moon make the tides?"
+        asked = self.chat(MODEL, max_tokens=24, temperature=0, ignore_eos=True)
+        asked["messages"][0]["content"] = question
+        answer: str = self.ask(facade, CHAT, asked).value["choices"][0]["message"]["content"]
+        message = self.ask(facade, "/v1/messages", asked).value["content"][0]["text"]
+        stream = Stream(facade, CHAT, self.chat(MODEL, stream=True, max_tokens=1500, ignore_eos=True))
+        self.addCleanup(stream.leave)
+        stream.answer().read1()
+        node.engine_process().kill()
+        wait_for("the engine to be back", lambda: ask(facade, CHAT, self.chat(MODEL)).status == 200)
+        places = self.places(node)
+        for text in (question, answer, message):
+            self.assertGreater(len(text), 20)
+            self.assertEqual(found(places, json.dumps(text)[1:20]), [])
+        self.assertEqual(found(places, self.word), [])
+        node.stop()
+        self.assertEqual(found(self.files(node), self.word), [])
 
 
 def told(answer: Answer) -> bytes:
