@@ -9,18 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pair
+from pair.engines.offers import Offers
 from pair.engines.publishing import InventoryPublisher
+from pair.errors import bounds as error_bounds
 from pair.errors.publishing import ErrorPublisher
 from pair.errors.view import ErrorView
-from pair.events import Signal
 from pair.feeds.alarms import FeedAlarms
 from pair.feeds.codec import StructCodec
 from pair.feeds.followers import Followers
 from pair.feeds.publisher import Feed
 from pair.feeds.reader import Changed, Replaced
+from pair.jobs import bounds as job_bounds
 from pair.jobs.service import JobService
 from pair.records.errors import ServiceError
-from pair.records.inventory import RECORDS_MAX, InventoryCodec, TelemetryRecord, inventory_of
+from pair.records.inventory import RECORDS_MAX, InventoryCodec, TelemetryRecord
 from pair.records.jobs import Job
 from pair.records.nodes import NodeChanged, PresenceChanged
 from pair.surfaces.feeds import ERRORS, MODELS, STREAM, WORKLOADS, feed_site
@@ -97,9 +99,8 @@ class Sharing:
         now: Callable[[], int],
         run: str,
     ) -> None:
-        self.offers: dict[str, NodeInventory] = {}
-        self.offered: Signal[NodeInventory] = Signal()
-        self.withdrawn: Signal[str] = Signal()
+        self._offers = offers = Offers(reactor, lambda: self._inventory_followers.tables())
+        self.offers, self.offered, self.withdrawn = offers.by_node, offers.offered, offers.withdrawn
         self._reactor = reactor
         self._settings = settings
         self._node = node
@@ -109,15 +110,15 @@ class Sharing:
         self._run = run
         self._unreadable: dict[str, dict[str, FeedFinding]] = {}
         self._alarms = FeedAlarms(book, self._name_of)
-        job_codec = StructCodec(Job, "id", "origin")
-        error_codec = StructCodec(ServiceError, "id", "node")
+        job_codec = StructCodec(Job, "id", "origin", job_bounds.within_bounds)
+        error_codec = StructCodec(ServiceError, "id", "node", error_bounds.within_bounds)
         inventory_codec = InventoryCodec(decode)
         self._job_feed = self._feed("jobs", job_codec, JOBS_MAX)
         self._error_feed = self._feed("errors", error_codec, ERRORS_MAX)
         self._inventory_feed = self._feed("inventory", inventory_codec, RECORDS_MAX)
-        self._job_followers = self._followers("jobs", WORKLOADS, job_codec, "wl")
-        self._error_followers = self._followers("errors", ERRORS, error_codec, "er")
-        self._inventory_followers = self._followers("inventory", MODELS, inventory_codec, "em")
+        self._job_followers = self._followers("jobs", WORKLOADS, job_codec, JOBS_MAX, "wl")
+        self._error_followers = self._followers("errors", ERRORS, error_codec, ERRORS_MAX, "er")
+        self._inventory_followers = self._followers("inventory", MODELS, inventory_codec, RECORDS_MAX, "em")
         self.jobs = JobService(reactor, node, ledger, history, self._job_feed, cancel, now)
         self.errors = ErrorView(reactor, node, book)
         self._error_publisher = ErrorPublisher(reactor, book, self._error_feed)
@@ -130,7 +131,8 @@ class Sharing:
         self._error_followers.dropped.subscribe(self.errors.forget)
         self._inventory_followers.news.subscribe(self._offered)
         self._inventory_followers.state_changed.subscribe(neighbours.collector.feed_state)
-        self._inventory_followers.dropped.subscribe(self._withdrawn)
+        self._inventory_followers.dropped.subscribe(self._dropped)
+        self.offered.subscribe(lambda offer: neighbours.directory.inventory_told(offer.node, now()))
         neighbours.directory.events.subscribe(self._node_event)
         neighbours.directory.woken.subscribe(lambda _: self._nudge(None))
         cluster.trust.changed.subscribe(lambda _: self._set_members())
@@ -158,6 +160,7 @@ class Sharing:
         services.add("errors", self.errors)
         services.add("errors of this node", self._error_publisher)
         services.add("inventory", self.publisher)
+        services.add("inventory of others", self._offers)
         for followers in self._all_followers:
             services.add(f"{followers.feed} of others", followers)
         self._set_members()
@@ -173,7 +176,7 @@ class Sharing:
         self._alarms.watch(feed)
         return feed
 
-    def _followers(self, name: str, path: str, codec: Codec[R], service: str) -> Followers[R]:
+    def _followers(self, name: str, path: str, codec: Codec[R], most: int, service: str) -> Followers[R]:
         directory, getter = self._neighbours.directory, self._neighbours.getter
 
         def connect(node: str, path: str) -> Deferred[Stream]:
@@ -183,7 +186,8 @@ class Sharing:
             directory.confirm(node, service, stream.place)
             return stream
 
-        followers = Followers(self._reactor, connect, self._node, name, path + STREAM, codec, self._alarms, self._now)
+        reactor, alarms, stream = self._reactor, self._alarms, path + STREAM
+        followers = Followers(reactor, connect, self._node, name, stream, codec, alarms, self._now, most=most)
         followers.heard.subscribe(lambda node: self._neighbours.note(node, "feed"))
         followers.state_changed.subscribe(self._feed_state)
         followers.incompatible.subscribe(self._incompatible)
@@ -241,18 +245,11 @@ class Sharing:
 
     def _offered(self, told: FeedNews[InventoryRecord]) -> None:
         changes = told.news.changes if isinstance(told.news, Replaced) else (told.news,)
-        records = [each.record for each in changes if isinstance(each, Changed)]
-        for record in records:
-            if isinstance(record, TelemetryRecord):
-                self._neighbours.collector.fed(told.origin, record)
-        if len(records) == len(changes) and all(isinstance(each, TelemetryRecord) for each in records):
-            return
-        offer = inventory_of(told.origin, self._inventory_followers.tables()[told.origin])
-        self.offers[told.origin] = offer
-        self._neighbours.directory.inventory_told(told.origin, self._now())
-        self.offered.emit(offer)
+        for each in changes:
+            if isinstance(each, Changed) and isinstance(each.record, TelemetryRecord):
+                self._neighbours.collector.fed(told.origin, each.record)
+        self._offers.news(told.origin, changes)
 
-    def _withdrawn(self, node: str) -> None:
+    def _dropped(self, node: str) -> None:
         self._unreadable.pop(node, None)
-        if self.offers.pop(node, None) is not None:
-            self.withdrawn.emit(node)
+        self._offers.forget(node)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 R = TypeVar("R")
 S = TypeVar("S", bound=Struct)
@@ -34,13 +37,15 @@ class StructCodec(Generic[S]):
         key: The attribute that is the key.
         owner: The attribute that is the owner's UUID. What another node says
             there does not count: it is the node that is connected to (JB-28).
+        bound: What is kept of a record of another node; a ``ValueError`` where it is none at all.
     """
 
-    def __init__(self, type: type[S], key: str, owner: str) -> None:
+    def __init__(self, type: type[S], key: str, owner: str, bound: Callable[[S], S] = lambda record: record) -> None:
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(type)
         self._key = key
         self._owner = owner
+        self._bound = bound
 
     def encode(self, record: S) -> bytes:
         """See :class:`Codec`."""
@@ -48,7 +53,7 @@ class StructCodec(Generic[S]):
 
     def decode(self, origin: str, key: str, data: bytes | msgspec.Raw) -> S:
         """See :class:`Codec`."""
-        record = self._decoder.decode(data)
+        record = self._bound(self._decoder.decode(data))
         if getattr(record, self._key) != key:
             raise ValueError("another key")
         if getattr(record, self._owner) != origin:

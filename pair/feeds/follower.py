@@ -12,7 +12,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 
 from pair.feeds.following import Core, make_course
-from pair.feeds.reader import FeedReader
+from pair.feeds.reader import KEYS_MAX, FeedReader
 from pair.feeds.watch import Watch
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class FeedFollower(Service, Generic[R]):
         codec: Codec[R],
         now: Callable[[], int],
         uniform: Callable[[float, float], float] = random.uniform,
+        most: int = KEYS_MAX,
     ) -> None:
         """It knows nothing yet.
 
@@ -62,10 +63,11 @@ class FeedFollower(Service, Generic[R]):
             codec: For its records.
             now: Epoch milliseconds.
             uniform: A random number between two.
+            most: The most records.
         """
         self.origin = origin
         self.feed = feed
-        self._reader = FeedReader(feed, origin, codec)
+        self._reader = FeedReader(feed, origin, codec, most)
         self._watch: Watch[R] = Watch(clock, origin, feed, now)
         self.news = self._watch.news
         self.state_changed = self._watch.state_changed

@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from pair.events import Signal
 from pair.feeds.follower import FeedFollower
-from pair.feeds.reader import News
+from pair.feeds.reader import KEYS_MAX, News
 from pair.feeds.watch import FeedFinding, FeedState
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Followers(Service, Generic[R]):
         alarms: FeedAlarms,
         now: Callable[[], int],
         uniform: Callable[[float, float], float] = random.uniform,
+        most: int = KEYS_MAX,
     ) -> None:
         """Nobody is followed yet.
 
@@ -84,6 +85,7 @@ class Followers(Service, Generic[R]):
             alarms: Told what is wrong with an origin.
             now: Epoch milliseconds.
             uniform: A random number between two.
+            most: The most records of a node.
         """
         self.news: Signal[FeedNews[R]] = Signal()
         self.state_changed: Signal[FeedState] = Signal()
@@ -93,7 +95,7 @@ class Followers(Service, Generic[R]):
         self.feed = feed
         self._me = me
         self._alarms = alarms
-        self._make = lambda origin: FeedFollower(clock, connect, origin, feed, path, codec, now, uniform)
+        self._make = lambda origin: FeedFollower(clock, connect, origin, feed, path, codec, now, uniform, most)
         self._followed: dict[str, _Followed[R]] = {}
         self._ending: set[Deferred[None]] = set()
 

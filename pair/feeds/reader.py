@@ -14,6 +14,7 @@ from msgspec import Struct
 from pair.feeds.wire import (
     LINE_MAX,
     PROTOCOLS,
+    RECORD_MAX,
     Beat,
     Bye,
     Change,
@@ -39,12 +40,18 @@ R = TypeVar("R")
 
 KEYS_MAX = 25_000
 
-FaultReason = Literal["malformed", "long_line", "order", "revision", "count", "too_many_keys", "resumed_elsewhere"]
+RECORD_MEAN = 4096
+"""Octets of a record, on average, where there are as many as there may be: else some hundreds of MB would do."""
+
+FaultReason = Literal[
+    "malformed", "long_line", "order", "revision", "count", "too_many_keys", "too_large", "resumed_elsewhere"
+]
 """What is wrong with a stream (JB-25).
 
 ``malformed``: no JSON, or a line, key or record that is none; ``order``: a line
 of a kind that has no place there; ``revision``: one that does not rise, or not
-to where it should; ``resumed_elsewhere``: a delta from where we are not.
+to where it should; ``too_large``: a record, or all of them together;
+``resumed_elsewhere``: a delta from where we are not.
 """
 
 
@@ -123,6 +130,49 @@ class _BrokenError(ValueError):
         self.reason = reason
 
 
+class _Table(Generic[R]):
+    """The records of an origin, and how many octets they came in.
+
+    Args:
+        codec: For them.
+        origin: The UUID of their owner.
+        most: The most of them.
+    """
+
+    def __init__(self, codec: Codec[R], origin: str, most: int) -> None:
+        self.records: dict[str, R] = {}
+        self._codec = codec
+        self._origin = origin
+        self._most = most
+        self._sizes: dict[str, int] = {}
+        self._size = 0
+
+    def put(self, put: Put) -> R:
+        """Take a record, whatever there was of its key."""
+        key, size = put.key, len(put.record)
+        if key not in self.records:
+            if not is_key(key):
+                raise _BrokenError("malformed")
+            if len(self.records) >= self._most:
+                raise _BrokenError("too_many_keys")
+        whole = self._size - self._sizes.get(key, 0) + size
+        if size > RECORD_MAX or whole > self._most * RECORD_MEAN:
+            raise _BrokenError("too_large")
+        record = self._codec.decode(self._origin, key, put.record)
+        self.records[key] = record
+        self._sizes[key] = size
+        self._size = whole
+        return record
+
+    def apply(self, change: Change) -> R | None:
+        """Take a change; the record of its key from now on."""
+        if isinstance(change, Put):
+            return self.put(change)
+        self._size -= self._sizes.pop(change.key, 0)
+        self.records.pop(change.key, None)
+        return None
+
+
 class FeedReader(Generic[R]):
     """Reads the streams of one feed of one origin, one after another.
 
@@ -143,9 +193,8 @@ class FeedReader(Generic[R]):
         self.lines = 0
         self._feed = feed
         self._origin = origin
-        self._codec = codec
-        self._most = most
-        self._records: dict[str, R] = {}
+        self._new = lambda: _Table(codec, origin, most)
+        self._table = self._new()
         self._generation: str | None = None
         self._over = True
         self.begin()
@@ -153,7 +202,7 @@ class FeedReader(Generic[R]):
     @property
     def records(self) -> Mapping[str, R]:
         """See above."""
-        return MappingProxyType(self._records)
+        return MappingProxyType(self._table.records)
 
     def begin(self) -> None:
         """A new stream begins: one that was asked for from ``position`` on."""
@@ -163,7 +212,7 @@ class FeedReader(Generic[R]):
         self._caught_up = False
         self._count = 0
         self._last = 0
-        self._collected: dict[str, R] = {}
+        self._collected = self._new()
 
     def read(self, data: bytes) -> list[Told[R]]:
         """What ``data``, the next bytes of the stream, tells; ``records`` has all of it already.
@@ -203,7 +252,7 @@ class FeedReader(Generic[R]):
 
     def _end(self, last: Ending) -> Ending:
         self._over = True
-        self._collected = {}
+        self._collected = self._new()
         return last
 
     def _open(self, line: bytes) -> Told[R]:
@@ -257,14 +306,10 @@ class FeedReader(Generic[R]):
     def _apply(self, change: Change, generation: str) -> Changed[R] | Removed[R] | None:
         self._advance(change)
         key = change.key
-        before = self._records.get(key)
-        if isinstance(change, Put):
-            record = self._decode(change, self._records)
-            self._records[key] = record
-        else:
-            self._records.pop(key, None)
+        before = self._table.records.get(key)
+        record = self._table.apply(change)
         self.position = Position(generation, change.revision)
-        if isinstance(change, Put):
+        if record is not None:
             return None if record == before else Changed(key, record, before)
         return None if before is None else Removed(key, before)
 
@@ -272,20 +317,12 @@ class FeedReader(Generic[R]):
         self._advance(change)
         if isinstance(change, Del):
             raise _BrokenError("order")
-        self._collected[change.key] = self._decode(change, self._collected)
+        self._collected.put(change)
 
     def _advance(self, change: Change) -> None:
         if change.revision <= self._last:
             raise _BrokenError("revision")
         self._last = change.revision
-
-    def _decode(self, put: Put, into: Mapping[str, R]) -> R:
-        if put.key not in into:
-            if not is_key(put.key):
-                raise _BrokenError("malformed")
-            if len(into) >= self._most:
-                raise _BrokenError("too_many_keys")
-        return self._codec.decode(self._origin, put.key, put.record)
 
     def _complete(self, end: End, hello: Hello) -> Told[R]:
         if self._count != hello.count:
@@ -299,9 +336,9 @@ class FeedReader(Generic[R]):
         self._generation = hello.generation
         if hello.mode == "delta":
             return CaughtUp()
-        before, self._records = self._records, self._collected
-        self._collected = {}
-        return Replaced(restarted, _differences(before, self._records))
+        before, self._table = self._table, self._collected
+        self._collected = self._new()
+        return Replaced(restarted, _differences(before.records, self._table.records))
 
 
 def _differences(before: Mapping[str, R], after: Mapping[str, R]) -> tuple[Changed[R] | Removed[R], ...]:

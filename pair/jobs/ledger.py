@@ -7,7 +7,6 @@ the ledger keeps and emits the record. It must not know who looks at it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from zope.interface import implementer
 
 from pair.events import Signal
 from pair.interfaces import IJob, IJobLedger
+from pair.jobs.bounds import ATTEMPTS, WHY_LIMIT, own_model_name, own_word
 from pair.jobs.codes import job_error
 from pair.logs import Logger
 from pair.metrics import Counter
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 KEPT_TERMINALS = 2000
 KEPT_MS = 10 * 60 * 1000
 """Ended jobs stay in the table for 10 min, at most 2,000 of them (JB-48)."""
-
-_ATTEMPTS = 8
-_MODEL_BYTES = 512
-_WHY_LIMIT = 200
-_WORD_LIMIT = 64
 
 _Stage = Literal["waiting", "trying", "running", "ended"]
 """Where a job stands: ``queued`` without and with an open attempt, ``running``, or any terminal state."""
@@ -103,9 +98,9 @@ class JobLedger:
             facade=facade,
             dialect=dialect,
             operation=operation,
-            route=_word(route),
+            route=own_word(route),
             stream=stream,
-            model=None if model is None else _bounded(model),
+            model=None if model is None else own_model_name(model),
             created_at=self._now(),
             request_bytes=request_bytes,
         )
@@ -201,7 +196,7 @@ class OpenJob:
         """See :class:`pair.interfaces.IJob`."""
         if not self._allows("attempt_began"):
             return
-        node, engine = _word(node), _word(engine)
+        node, engine = own_word(node), own_word(engine)
         n = self.record.attempt_count + 1
         attempt = Attempt(n=n, node=node, engine=engine, started_at=self._now())
         self._stage = "trying"
@@ -209,10 +204,10 @@ class OpenJob:
             "queued",
             placed_on=node,
             engine=engine,
-            attempts=(*self.record.attempts, attempt)[-_ATTEMPTS:],
+            attempts=(*self.record.attempts, attempt)[-ATTEMPTS:],
             attempt_count=n,
-            policy=_word(policy),
-            why=clean_text(why, _WHY_LIMIT),
+            policy=own_word(policy),
+            why=clean_text(why, WHY_LIMIT),
         )
 
     def attempt_ended(self, outcome: Outcome, status: int | None = None, error: str | None = None) -> None:
@@ -298,22 +293,6 @@ class OpenJob:
     def _change(self, state: JobState, **values: Any) -> None:
         self.record = replace(self.record, state=state, seq=self.record.seq + 1, **values)
         self._keep(self.record)
-
-
-@lru_cache(maxsize=1024)
-def _word(text: str) -> str:
-    """``text`` as a record may hold it: one of few that come again and again."""
-    return clean_text(text, _WORD_LIMIT)
-
-
-@lru_cache(maxsize=1024)
-def _bounded(model: str) -> str:
-    """``model`` as a record may hold it: its limit counts bytes, as the one of requests does."""
-    model = clean_text(model, _MODEL_BYTES)
-    data = model.encode()
-    if len(data) <= _MODEL_BYTES:
-        return model
-    return data[: _MODEL_BYTES - len("…".encode())].decode("utf-8", "ignore") + "…"
 
 
 def _tell(job: Job) -> None:

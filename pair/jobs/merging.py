@@ -112,7 +112,7 @@ class ClusterJobs:
 
     def pending(self) -> Mapping[str, int]:
         """How many jobs of other nodes are at each node now (JB-59)."""
-        return +self._pending
+        return dict(self._pending)
 
     def remember(self, jobs: Iterable[Job]) -> None:
         """Jobs of the history, the oldest first (JB-67)."""
@@ -256,6 +256,8 @@ class ClusterJobs:
         self.moves += 1
         if old is not None:
             self._pending[old] -= 1
+            if not self._pending[old]:
+                del self._pending[old]  # There is no end of names that an origin may give.
         if new is not None:
             self._pending[new] += 1
 

@@ -7,6 +7,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from pair.records.jobs import Instant, Number
+
 Severity = Literal["info", "warning", "error"]
 Action = Literal["dismiss", "retry", "none"]
 Cleared = Literal["auto", "dismiss", "age"]
@@ -20,7 +22,7 @@ class Subject(Struct, frozen=True):
     model: str | None = None
     operation: str | None = None
     node: str | None = None
-    port: int | None = None
+    port: Number | None = None
 
 
 class Condition(Struct, frozen=True):
@@ -51,10 +53,10 @@ class ServiceError(Struct, frozen=True, rename="camel"):
     message: str
     action: Action
     cleared: Cleared
-    first_at: int
-    at: int
-    count: int
-    seq: int
+    first_at: Instant
+    at: Instant
+    count: Number
+    seq: Number
     subject: Subject = Subject()
     ref: str | None = None
 

@@ -8,7 +8,7 @@ and put together again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -19,6 +19,8 @@ from pair.records.telemetry import NodeInfo, ProtocolRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+S = TypeVar("S", bound=Struct)
 
 NODE = "node"
 TELEMETRY = "telemetry"
@@ -62,6 +64,12 @@ _NULL = Raw(b"null")
 _LISTED_MAX = 4096
 """Octets of an engine's own entry; a longer one is not kept (EN-83)."""
 
+_DEEPEST = 200
+"""Brackets in such an entry, so that whoever reads it goes no deeper."""
+
+_MOST = 2**53 - 1
+"""A number that is more, or negative, is not known: no size, count or instant is like that."""
+
 
 class _Sampled(Struct):
     sample: int
@@ -103,12 +111,13 @@ class InventoryCodec:
             engine = self._engine.decode(data)
             if engine.id != rest:
                 raise ValueError("another engine")
-            return engine
+            return _sane(engine)
         if kind == "model":
             told = self._model.decode(data)
             if f"{told.engine}:{told.id}" != rest:
                 raise ValueError("another model")
-            return Model(**{**asdict(told), "listed": _listed(bytes(told.listed))})
+            known = {**asdict(_sane(told)), "loaded": tuple(map(_sane, told.loaded))}
+            return Model(**{**known, "listed": _listed(bytes(told.listed))})
         return _OTHER
 
     def _read_telemetry(self, origin: str, data: bytes | Raw) -> TelemetryRecord:
@@ -119,9 +128,20 @@ class InventoryCodec:
         return telemetry_record(replace(info, host_uuid=origin), self._sampled.decode(data).sample)
 
 
+def _sane(record: S) -> S:
+    """``record`` of another node; a number that is none of what it counts is as if it had not been told."""
+    names = record.__struct_fields__
+    absurd = [each for each in names if type(value := getattr(record, each)) is int and not 0 <= value <= _MOST]
+    if not absurd:
+        return record
+    defaults = dict(zip(reversed(names), reversed(record.__struct_defaults__), strict=False))
+    return replace(record, **{each: defaults[each] for each in absurd})
+
+
 def _listed(data: bytes) -> Raw | None:
     """An engine's own entry, apart from the line that it came in; None for what is none."""
-    return Raw(data) if data.startswith(b"{") and len(data) <= _LISTED_MAX else None
+    fits = len(data) <= _LISTED_MAX and data.count(b"{") + data.count(b"[") <= _DEEPEST
+    return Raw(data) if fits and data.startswith(b"{") else None
 
 
 def telemetry_record(info: NodeInfo, sample: int) -> TelemetryRecord:

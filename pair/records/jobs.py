@@ -6,13 +6,19 @@ need not look at them (``gc=False``).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 JobState = Literal["queued", "running", "completed", "failed", "cancelled"]
 TERMINAL: frozenset[JobState] = frozenset({"completed", "failed", "cancelled"})
+
+Instant = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+"""Epoch milliseconds, as exact in every program that reads JSON."""
+
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""How many; the disk takes no more. Of a record of another node, both are checked as it is read."""
 
 Outcome = Literal[
     "active",
@@ -34,14 +40,14 @@ Outcome = Literal[
 class Attempt(Struct, frozen=True, rename="camel", gc=False):
     """One dispatch of a job to one engine of one node."""
 
-    n: int
+    n: Number
     node: str
     engine: str
-    started_at: int
-    first_byte_at: int | None = None
-    ended_at: int | None = None
+    started_at: Instant
+    first_byte_at: Instant | None = None
+    ended_at: Instant | None = None
     outcome: Outcome = "active"
-    status: int | None = None
+    status: Number | None = None
     error: str | None = None
 
 
@@ -55,8 +61,8 @@ class JobError(Struct, frozen=True, gc=False):
 class Usage(Struct, frozen=True, rename="camel", gc=False):
     """Token counts as the engine itself gave them at the end of its answer."""
 
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
+    prompt_tokens: Number | None = None
+    output_tokens: Number | None = None
 
 
 class Job(Struct, frozen=True, rename="camel", gc=False):
@@ -64,7 +70,7 @@ class Job(Struct, frozen=True, rename="camel", gc=False):
 
     id: str
     origin: str
-    seq: int
+    seq: Number
     state: JobState
     facade: str
     dialect: str
@@ -72,21 +78,21 @@ class Job(Struct, frozen=True, rename="camel", gc=False):
     route: str
     stream: bool
     model: str | None
-    created_at: int
+    created_at: Instant
     placed_on: str | None = None
     engine: str | None = None
-    started_at: int | None = None
-    completed_at: int | None = None
+    started_at: Instant | None = None
+    completed_at: Instant | None = None
     attempts: tuple[Attempt, ...] = ()
-    attempt_count: int = 0
-    status: int | None = None
+    attempt_count: Number = 0
+    status: Number | None = None
     error: JobError | None = None
     requester: str | None = None
     policy: str | None = None
     why: str | None = None
     usage: Usage = Usage()
-    request_bytes: int = 0
-    response_bytes: int = 0
+    request_bytes: Number = 0
+    response_bytes: Number = 0
     unterminated: bool = False
 
     @property

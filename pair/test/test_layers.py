@@ -36,7 +36,7 @@ PURE = (
     *("pair.records", "pair.routing", "pair.privacy", "pair.authority", "pair.telemetry.reduce"),
     *(f"pair.proxy.{each}" for each in _PROXY),
     *("pair.protocols.ndjson", *(f"pair.feeds.{each}" for each in _FEEDS)),
-    *("pair.jobs.codes", "pair.jobs.merging"),
+    *("pair.errors.bounds", "pair.jobs.bounds", "pair.jobs.codes", "pair.jobs.merging"),
     *("pair.control.changes", "pair.admin.sse"),
     *("pair.addresses", *(f"pair.discovery.{each}" for each in (*_DISCOVERY, *_MULTICAST))),
 )

@@ -177,11 +177,25 @@ class CodecTests(SynchronousTestCase):
             (b'{"a":"%s"}' % (b"x" * 4096), False),
             (b"1", False),
             (b"[]", False),
+            (b'{"a":%s1%s}' % (b"[" * 199, b"]" * 199), True),
+            (b'{"a":%s1%s}' % (b"[" * 900, b"]" * 900), False),
         ):
             data = b'{"id":"b","engine":"a","facade":"ollama","listed":%s}' % listed
             model = CODEC.decode(A, "model:a:b", data)
             assert isinstance(model, Model)
             self.assertEqual(model.listed, Raw(listed) if kept else None)
+
+    def test_absurd_numbers(self) -> None:
+        """A number that counts nothing is as if it had not been told: the record says more than that."""
+        told = {"sizeBytes": 10**30, "parameters": -5, "contextMax": 4096, "modifiedAt": 2**53}
+        loaded = [{"instance": "b", "parallel": -1, "gpuBytes": 5}]
+        data = msgspec.json.encode({"id": "b", "engine": "a", "facade": "ollama", "loaded": loaded, **told})
+        model = Model("b", "a", "ollama", context_max=4096, loaded=(LoadedInstance("b", gpu_bytes=5),))
+        self.assertEqual(CODEC.decode(A, "model:a:b", data), model)
+        told = {"slots": -1, "modelsAt": 10**400, "modelsRevision": -7, "healthAt": 5}
+        data = msgspec.json.encode({"id": "a", "kind": "ollama", "facade": "ollama"})[:-1] + b","
+        data += ",".join(f'"{name}":{value}' for name, value in told.items()).encode() + b"}"
+        self.assertEqual(CODEC.decode(A, "engine:a", data), EngineRecord("a", "ollama", "ollama", health_at=5))
 
     def test_other_kinds(self) -> None:
         """What a later PAIR tells besides is passed over, and its new fields are (JB-23)."""

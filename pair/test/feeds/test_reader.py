@@ -8,6 +8,7 @@ import msgspec
 from twisted.trial.unittest import SynchronousTestCase
 
 from pair.feeds.reader import (
+    RECORD_MEAN,
     Beaten,
     CaughtUp,
     Changed,
@@ -21,7 +22,20 @@ from pair.feeds.reader import (
     Replaced,
     Told,
 )
-from pair.feeds.wire import LINE_MAX, PROTOCOLS, Beat, Bye, Del, End, Hello, Position, Protocols, Put, write_line
+from pair.feeds.wire import (
+    LINE_MAX,
+    PROTOCOLS,
+    RECORD_MAX,
+    Beat,
+    Bye,
+    Del,
+    End,
+    Hello,
+    Position,
+    Protocols,
+    Put,
+    write_line,
+)
 from pair.test.feeds.links import CODEC, GENERATION, NEXT_GENERATION, A, B, Sheet
 
 if TYPE_CHECKING:
@@ -246,6 +260,25 @@ class FaultTests(ReaderTestCase):
         self.assert_fault("too_many_keys", hello(5, 4), *(put(n, f"{n}") for n in range(1, 5)))
         self.assert_fault("too_many_keys", SNAPSHOT, put(6, "a", 1), put(7, "c"), put(8, "d"))
         self.assertEqual(len(self.reader.records), 3)
+
+    def test_large_record(self) -> None:
+        """So is a record over its limit, though its line is not (JB-5)."""
+        large = Sheet("c", text="x" * RECORD_MAX)
+        self.assert_fault("too_large", SNAPSHOT, write_line(Put(6, "c", msgspec.Raw(CODEC.encode(large)))))
+
+    def test_large_table(self) -> None:
+        """So are records that are too much together; what was replaced or removed counts no more."""
+        size = 3 * RECORD_MEAN // 2
+
+        def large(revision: int, key: str) -> bytes:
+            return write_line(Put(revision, key, msgspec.Raw(CODEC.encode(Sheet(key, revision, text="x" * size)))))
+
+        self.assert_fault("too_large", SNAPSHOT, large(6, "a"), large(7, "b"))
+        self.know()
+        told = self.reader.read(b"".join(large(revision, "a") for revision in range(6, 20)))
+        told += self.reader.read(lines(Del(20, "a")) + large(21, "b"))
+        self.assertFalse([each for each in told if isinstance(each, Fault)])
+        self.assert_fault("too_large", hello(5, 2) + large(4, "a") + large(5, "b"))
 
     def test_delta_from_elsewhere(self) -> None:
         """A delta that does not go on where we are is a fault."""

@@ -19,6 +19,7 @@ from pair.feeds.follower import FeedFollower
 from pair.feeds.following import NotReachedError
 from pair.feeds.publisher import Feed
 from pair.feeds.wire import read_position
+from pair.jobs.bounds import within_bounds
 from pair.jobs.history import HistoryService
 from pair.jobs.ledger import JobLedger
 from pair.jobs.merging import is_guess
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CODEC = StructCodec(Job, "id", "origin")
+CODEC = StructCodec(Job, "id", "origin", within_bounds)
 Key = tuple[str, str]
 
 

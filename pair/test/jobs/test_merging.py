@@ -142,6 +142,14 @@ class LossTests(MergeTestCase):
         self.now += seconds
         return self.jobs.tick(NOW, self.now)
 
+    def test_many_names(self) -> None:
+        """Nothing is kept of a node where no job is any more, whatever names an origin has for it."""
+        for n in range(100):
+            self.put(job(1, n + 10, placed_on=f"nobody {n}"))
+        self.assertEqual(list(self.jobs.pending()), ["nobody 99"])
+        self.put(job(1, 200, "completed"))
+        self.assertEqual(list(self.jobs.pending()), [])
+
     def test_stale(self) -> None:
         """After 15 s without a live feed what is under way is stale and counts nowhere; what has ended is neither."""
         self.break_off()
