@@ -31,6 +31,10 @@ KEPT_SECONDS = 600.0
 """For so long the entries of a node that is offline are still shown (JB-78)."""
 
 
+JOIN_SECONDS = 0.05
+"""From news of another node to what is shown: as much as comes meanwhile is looked at once, not for each entry."""
+
+
 class NoSuchEntry(Exception):  # noqa: N818 - a fact, not a fault
     """No such entry is shown."""
 
@@ -39,7 +43,8 @@ class NoSuchEntry(Exception):  # noqa: N818 - a fact, not a fault
 class _Origin:
     """A node: its entries, by their ids; what is shown of them; whether it is there.
 
-    ``gone``: it has been offline for too long. ``leaving`` makes it so.
+    ``gone``: it has been offline for too long. ``leaving`` makes it so;
+    ``showing`` shows what is news of it.
     """
 
     name: str
@@ -48,6 +53,7 @@ class _Origin:
     offline: bool = False
     gone: bool = False
     leaving: IDelayedCall | None = None
+    showing: IDelayedCall | None = None
 
 
 class ErrorView(Service):
@@ -88,6 +94,7 @@ class ErrorView(Service):
             end()
         for each in self._origins.values():
             self._stay(each)
+            self._wait_no_more(each)
 
     def entries(self) -> tuple[ShownError, ...]:
         """What is shown: by severity, then the newest first, then by id (JB-79)."""
@@ -125,7 +132,8 @@ class ErrorView(Service):
                 known.entries[change.key] = change.record
             else:
                 known.entries.pop(change.key, None)
-        self._show(known)
+        if known.showing is None:
+            known.showing = self._clock.callLater(JOIN_SECONDS, self._show, known)
 
     def presence(self, uuid: str, old: Presence, new: Presence) -> None:
         """The directory declares a node to be there or not (JB-78)."""
@@ -176,8 +184,14 @@ class ErrorView(Service):
             known.leaving.cancel()
             known.leaving = None
 
+    def _wait_no_more(self, known: _Origin) -> None:
+        if known.showing is not None and known.showing.active():
+            known.showing.cancel()
+        known.showing = None
+
     def _show(self, known: _Origin) -> None:
         """Bring what is shown of a node up to date, and tell what has changed."""
+        self._wait_no_more(known)
         name, before = known.name, known.shown
         self._hidden = {
             key: first_at for key, first_at in self._hidden.items() if key[0] != name or key[1] in known.entries

@@ -13,7 +13,7 @@ from pair.errors.book import AGE_MS, LIMIT, ErrorBook
 from pair.errors.conditions import CONDITIONS
 from pair.errors.publishing import EXPIRE_EVERY, ErrorPublisher
 from pair.errors.registry import Registry
-from pair.errors.view import KEPT_SECONDS, ErrorView, NoSuchEntry
+from pair.errors.view import JOIN_SECONDS, KEPT_SECONDS, ErrorView, NoSuchEntry
 from pair.feeds.codec import StructCodec
 from pair.feeds.publisher import Feed
 from pair.feeds.reader import Changed, FeedReader, Removed, Replaced
@@ -21,6 +21,7 @@ from pair.records.errors import Condition, ServiceError
 from pair.test.feeds.links import GENERATION, A, B, Link
 
 if TYPE_CHECKING:
+    from pair.feeds.reader import News
     from pair.records.errors import ErrorChanged, Severity
 
 C = "cccccccc-0000-4000-8000-000000000003"
@@ -63,6 +64,11 @@ class ViewTests(ErrorTestCase):
         self.changes: list[ErrorChanged] = []
         self.view.changed.subscribe(self.changes.append)
 
+    def tell(self, origin: str, news: News[ServiceError]) -> None:
+        """The feed of another node brings something, and nothing for a while."""
+        self.view.news(origin, news)
+        self.clock.advance(JOIN_SECONDS)
+
     def shown(self) -> list[tuple[str, str]]:
         """Node and the last word of the id of each."""
         return [(each.node[0], each.id.rpartition(":")[2]) for each in self.view.entries()]
@@ -78,8 +84,8 @@ class ViewTests(ErrorTestCase):
         self.clock.advance(0.005)
         self.book.raise_entry("routing:policy:p", name="p")
         self.book.raise_entry("engines:crashed:e", engine="e")
-        self.view.news(B, Replaced(False, (put(entry(2)), put(entry(1)), put(entry(3, "info", 9)))))
-        self.view.news(C, put(entry(4, "error", 7, node=C)))
+        self.tell(B, Replaced(False, (put(entry(2)), put(entry(1)), put(entry(3, "info", 9)))))
+        self.tell(C, put(entry(4, "error", 7, node=C)))
         self.assertEqual(self.shown(), [("c", "4"), ("a", "e"), ("b", "1"), ("b", "2"), ("a", "p"), ("b", "3")])
         self.assertEqual(len(self.told()), 6)
 
@@ -112,26 +118,26 @@ class ViewTests(ErrorTestCase):
 
     def test_taken_back(self) -> None:
         """What another node clears is gone (JB-75)."""
-        self.view.news(B, put(entry(1)))
-        self.view.news(B, put(entry(1)))
-        self.view.news(B, gone(entry(1)))
-        self.view.news(B, gone(entry(2)))
+        self.tell(B, put(entry(1)))
+        self.tell(B, put(entry(1)))
+        self.tell(B, gone(entry(1)))
+        self.tell(B, gone(entry(2)))
         self.assertEqual((self.shown(), self.told()), ([], [("1", True), ("1", False)]))
 
     def test_hidden(self) -> None:
         """A hidden entry is not shown on this node, however often it is raised, until it was cleared (JB-73)."""
-        self.view.news(B, put(entry(1)))
-        self.view.news(C, put(entry(1, node=C)))
+        self.tell(B, put(entry(1)))
+        self.tell(C, put(entry(1, node=C)))
         self.view.hide(B, entry(1).id)
         self.assertEqual(self.shown(), [("c", "1")])
-        self.view.news(B, put(entry(1, at=6)))
+        self.tell(B, put(entry(1, at=6)))
         self.assertEqual(self.shown(), [("c", "1")])
         self.assertRaises(NoSuchEntry, self.view.hide, B, entry(1).id)
-        self.view.news(B, put(entry(1, at=7, first_at=7)))
+        self.tell(B, put(entry(1, at=7, first_at=7)))
         self.assertEqual(self.shown(), [("b", "1"), ("c", "1")])
         self.view.hide(B, entry(1).id)
-        self.view.news(B, gone(entry(1)))
-        self.view.news(B, put(entry(1, at=7, first_at=7)))
+        self.tell(B, gone(entry(1)))
+        self.tell(B, put(entry(1, at=7, first_at=7)))
         self.assertEqual(self.shown(), [("b", "1"), ("c", "1")])
 
     def test_own_hidden(self) -> None:
@@ -146,10 +152,10 @@ class ViewTests(ErrorTestCase):
         """What holds and is out of sight is counted: dismissed, or hidden, of a node that is there (JB-74)."""
         self.book.raise_entry("engines:crashed:e", engine="e")
         self.view.dismiss("engines:crashed:e")
-        self.view.news(B, put(entry(1)))
+        self.tell(B, put(entry(1)))
         self.view.hide(B, entry(1).id)
         self.assertEqual((self.view.hidden, self.shown()), (2, []))
-        self.view.news(B, put(entry(1, at=7, first_at=7)))
+        self.tell(B, put(entry(1, at=7, first_at=7)))
         self.assertEqual((self.view.hidden, self.shown()), (1, [("b", "1")]))
         self.view.hide(B, entry(1).id)
         self.view.presence(B, "online", "offline")
@@ -161,7 +167,7 @@ class ViewTests(ErrorTestCase):
 
     def test_offline(self) -> None:
         """Entries of a node that is offline are stale, and leave after 10 min; online again, they are back (JB-78)."""
-        self.view.news(B, put(entry(1)))
+        self.tell(B, put(entry(1)))
         self.view.presence(B, "online", "suspect")
         self.assertFalse(self.view.entries()[0].stale)
         self.view.presence(B, "suspect", "offline")
@@ -180,7 +186,7 @@ class ViewTests(ErrorTestCase):
 
     def test_removed_member(self) -> None:
         """Those of a node that is no member any more leave at once (JB-78)."""
-        self.view.news(B, put(entry(1)))
+        self.tell(B, put(entry(1)))
         self.view.presence(B, "online", "offline")
         self.view.forget(B)
         self.view.forget(B)
@@ -190,7 +196,7 @@ class ViewTests(ErrorTestCase):
 
     def test_stopped(self) -> None:
         """A stop waits for nothing."""
-        self.view.news(B, put(entry(1)))
+        self.tell(B, put(entry(1)))
         self.view.presence(B, "online", "offline")
         self.view.stopService()
         self.assertEqual(self.clock.getDelayedCalls(), [])
@@ -198,12 +204,25 @@ class ViewTests(ErrorTestCase):
     def test_five_hundred(self) -> None:
         """Of the 500 entries of one node the worst 200 are shown; others come up as these are cleared (JB-77)."""
         many = [entry(n, ("error", "info")[n % 2], at=1000 - n) for n in range(500)]
-        self.view.news(B, Replaced(False, tuple(map(put, many))))
+        self.tell(B, Replaced(False, tuple(map(put, many))))
         shown = self.view.entries()
         self.assertEqual((len(shown), {each.severity for each in shown}), (LIMIT, {"error"}))
         self.assertEqual(len(self.told()), LIMIT)
-        self.view.news(B, gone(many[0]))
+        self.tell(B, gone(many[0]))
         self.assertEqual((len(self.view.entries()), self.told()), (LIMIT, [("0", False), ("400", True)]))
+
+    def test_joined(self) -> None:
+        """However many news come at once, they are looked at once; a stop or a removal waits for none of it."""
+        for n in range(100):
+            self.view.news(B, put(entry(0, at=n)))
+        self.assertEqual(self.told(), [])
+        self.clock.advance(JOIN_SECONDS)
+        self.assertEqual((self.told(), self.view.entries()[0].at), ([("0", True)], 99))
+        self.view.news(B, put(entry(0, at=100)))
+        self.view.forget(B)
+        self.view.news(C, put(entry(0, node=C)))
+        self.view.stopService()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     @given(
         st.lists(
@@ -228,8 +247,10 @@ class ViewTests(ErrorTestCase):
         for at, (what, n) in enumerate(steps):
             if what == "put":
                 view.news(B, put(entry(n, at=at, first_at=at // 5)))
+                self.clock.advance(JOIN_SECONDS)
             elif what == "gone":
                 view.news(B, gone(entry(n)))
+                self.clock.advance(JOIN_SECONDS)
             elif what == "hide" and (B, entry(n).id) in told:
                 view.hide(B, entry(n).id)
             elif what in ("offline", "online"):
