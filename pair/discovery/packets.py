@@ -24,6 +24,14 @@ _SRV_HEAD = 6
 _ADDRESS_BYTES = {_A: 4, _AAAA: 16}
 _NAME_BYTES = 255
 
+SIZE_MAX = 9000
+"""Octets of a packet that is read (RFC 6762, section 17)."""
+
+_JUMPS_MAX = 16
+_RECORDS_MAX = 128
+"""Pointers in one name, and records of one packet, that are followed: anybody sends packets, and what one costs must
+not grow with the square of its length. An answer of a node has a dozen records, in which a name has one pointer."""
+
 
 class Packet(Struct, frozen=True):
     """The records of our type in one answer, and the addresses of hosts.
@@ -42,18 +50,20 @@ class Packet(Struct, frozen=True):
 
 def is_ours(data: bytes) -> bool:
     """Whether it is an answer that can have anything to do with us; a cheap look at each packet of the network."""
-    return len(data) > _HEADER.size and data[2] & 0xF8 == 0x80 and data[3] & 0x0F == 0 and _LABEL in data.lower()
+    return _HEADER.size < len(data) <= SIZE_MAX and data[2] & 0xF8 == 0x80 and data[3] & 0x0F == 0 and _LABEL in data.lower()
 
 
 def read(data: bytes) -> Packet:
-    """What an answer says, as far as it can be read. Any bytes will do."""
+    """What an answer says, as far as it can be read, and is to be. Any bytes will do."""
     found = _Found()
     with suppress(ValueError, IndexError, struct.error):
         _, _, questions, *counts = _HEADER.unpack_from(data)
         at = _HEADER.size
+        if questions > _RECORDS_MAX:
+            raise ValueError("it is rather a question")
         for _ in range(questions):
             at = _name(data, at)[1] + 4
-        for _ in range(sum(counts)):
+        for _ in range(min(sum(counts), _RECORDS_MAX)):
             name, at = _name(data, at)
             kind, space, seconds, length = _RECORD.unpack_from(data, at)
             at += _RECORD.size
@@ -116,14 +126,16 @@ def _name(data: bytes, at: int) -> tuple[str, int]:
         ValueError, IndexError: There is none.
     """
     labels: list[str] = []
-    size, end, before = 0, 0, at
+    size, end, before, jumps = 0, 0, at, 0
     while length := data[at]:
         if length >= 0xC0:
             end = end or at + 2
             at = (length & 0x3F) << 8 | data[at + 1]
             if at >= before:
                 raise ValueError("a name points forward, or in a circle")
-            before = at
+            before, jumps = at, jumps + 1
+            if jumps > _JUMPS_MAX:
+                raise ValueError("a name points from one place to the next")
             continue
         size += 1 + length
         if length >= 0x40 or size > _NAME_BYTES:

@@ -70,6 +70,26 @@ class ReadTests(SynchronousTestCase):
         circle = struct.pack("!H", 0xC000 | 12)
         self.assertEqual(read(answer(circle + good)), Packet())
 
+    def test_costly(self) -> None:
+        """What one packet costs is bounded, however it was made: its length, its records, the pointers in a name."""
+        own = (srv(INSTANCE, HOST), record(INSTANCE, TXT, b"\x03v=1"))
+        padding = record("x.local.", 99, bytes(9000))
+        self.assertFalse(is_ours(answer(*own, padding)))
+        many = [record(f"{at}-3f0c9a52.{TYPE}", TXT, b"", 0) for at in range(1000)]
+        self.assertEqual(len(read(answer(*many)).gone), 128)
+
+        owner = name(TYPE)
+        begin = 12 + len(owner) + 10
+        chain = [12, *range(begin, begin + 2 * 2000, 2)]
+        data = b"".join(struct.pack("!H", 0xC000 | each) for each in chain)
+        first = owner + struct.pack("!HHIH", 99, 1, 120, len(data)) + data
+        for jumps, read_so in ((15, INSTANCE), (17, None)):
+            name_at = struct.pack("!H", 0xC000 | chain[jumps])
+            label = name(INSTANCE).partition(owner)[0]
+            second = label + name_at + struct.pack("!HHIH", TXT, 0x8001, 120, 4) + b"\x03v=1"
+            whole = struct.pack("!6H", 0, 0x8400, 0, 2, 0, 0) + first + second
+            self.assertEqual(list(read(whole).texts), [] if read_so is None else [read_so])
+
     @given(st.binary(max_size=200))
     def test_any_bytes(self, data: bytes) -> None:
         """No bytes do harm (DS-11)."""
