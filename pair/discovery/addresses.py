@@ -8,7 +8,9 @@ of containers and somebody's LAN may have the same.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -30,6 +32,9 @@ MANUAL_MAX = 64
 
 ADDRESSES_MAX = 16
 """Addresses that are kept of what one record says."""
+
+_READ_MAX = 2 * ADDRESSES_MAX
+"""Those that are looked at for that: a record is anybody's, and may have hundreds that are of no use."""
 
 _VIRTUAL_NAMES = re.compile(
     r"docker.*|br-[0-9a-f]{12}|veth.*|cni.*|flannel.*|ovn-k8s-.*|virbr.*|vmnet.*|tun.*|tap.*|wg.*|utun.*|tailscale.*"
@@ -120,12 +125,13 @@ def usable(addresses: Iterable[str], zone: str | None, found: Sequence[Interface
         found: The interfaces of this host: an address of theirs leads to ourselves.
     """
     shown: dict[str, None] = {}
-    for text in addresses:
+    not_its = _not_its(tuple(found))
+    for text in islice(addresses, _READ_MAX):
         try:
             ip = bare_ip(text)
         except ValueError:
             continue
-        if ip.is_unspecified or ip.is_multicast or _is_broadcast(ip, found) or is_own(str(ip), found):
+        if ip.is_unspecified or ip.is_multicast or ip.is_loopback or ip in not_its:
             continue
         if not isinstance(ip, IPv6Address) or not ip.is_link_local:
             shown[str(ip)] = None
@@ -216,12 +222,13 @@ def _rank(
     return interface.point_to_point or narrow, address.ip not in sources, not real, ip.version, ip.packed
 
 
-def _is_broadcast(ip: IPv4Address | IPv6Address, found: Iterable[Interface]) -> bool:
-    if ip.version != 4:
-        return False
-    return str(ip) == "255.255.255.255" or any(
-        ip == ip_network(f"{each.ip}/{each.prefix}", strict=False).broadcast_address
-        for interface in found
-        for each in interface.addresses
-        if each.prefix is not None and each.prefix < 31 and ip_address(each.ip).version == 4
+@lru_cache(4)
+def _not_its(found: tuple[Interface, ...]) -> frozenset[IPv4Address | IPv6Address]:
+    """What leads to no node, or to this one. Worked out once, not for each address of each packet."""
+    own = [(ip_address(each.ip), each.prefix) for interface in found for each in interface.addresses]
+    broadcast = (
+        ip_network(f"{ip}/{prefix}", strict=False).broadcast_address
+        for ip, prefix in own
+        if prefix is not None and prefix < 31 and ip.version == 4
     )
+    return frozenset((IPv4Address("255.255.255.255"), *broadcast, *(ip for ip, _ in own)))

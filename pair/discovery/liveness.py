@@ -22,6 +22,12 @@ SILENT_ROUNDS = 2
 GOODBYE_SECONDS = 2.0
 """From a goodbye's first round to its second (DS-61); goodbyes between them say nothing new."""
 
+_PROVEN_SECONDS = 60.0
+"""So long after a member or a manual node has proven that it is there, its record alone shows that it still is."""
+
+_ACCEPTED_SECONDS = 120.0
+"""So long after a stranger was heard, or named itself, a connection that is accepted shows that it is there."""
+
 _HEARD_SECONDS = 5.0
 _QUESTION_SECONDS = 30.0
 _EMPTY_SCANS = 6
@@ -152,15 +158,23 @@ class Liveness:
     # Signs of life.
 
     def heard(self, key: str, now: float) -> list[Action]:
-        """The node's SRV or TXT arrived, asked for or not. It does not prove that a node is there that was gone."""
+        """The node's SRV or TXT arrived, asked for or not.
+
+        Anybody can send it: it does not prove that a node is there that was
+        gone, nor of one that is known otherwise that it still is (DS-55).
+        """
         node = self._nodes.get(key)
         if node is None:
             return []
-        node.heard, node.heard_at = True, now
-        if node.presence != "offline":
-            return self._alive(node, "mdns", now)
-        node.hurry(now)
-        return self._check_due(node, now)
+        node.heard_at = now
+        if node.presence == "offline" or (node.lasting and node.presence == "suspect"):
+            node.heard = node.heard or node.presence == "offline"
+            node.hurry(now)
+            return self._check_due(node, now)
+        if node.lasting and now - node.proven_at >= _PROVEN_SECONDS:
+            return []
+        node.heard = True
+        return self._alive(node, "mdns", now)
 
     def note(self, key: str, kind: EvidenceKind, now: float) -> list[Action]:
         """There is evidence for a node, proven by its identity; multicast is told by :meth:`heard`."""
@@ -184,6 +198,8 @@ class Liveness:
         if node is None:
             return []
         began, node.asked_at = node.asked_at, now
+        if answer == "probe_em" and not node.lasting and now - max(node.heard_at, node.proven_at) >= _ACCEPTED_SECONDS:
+            answer = None  # anybody's port may accept, and what a record says of one is not to be asked for ever
         if answer is not None:
             if answer == "probe_ni" or node.lasting:
                 node.proven_at = now

@@ -54,6 +54,9 @@ REPEAT_SECONDS = 1.0
 _SAME_GOODBYE_SECONDS = 1.0
 """A goodbye comes several times, and by each family of addresses."""
 
+_GOODBYES_MAX = 256
+"""Goodbyes within that time that are told, and more are not; who is gone without one is missed."""
+
 _UNREAD_MAX = 256
 """News from the library's thread that the reactor has not yet heard; more are dropped."""
 
@@ -234,6 +237,7 @@ class MulticastService(Service):
         now = self._reactor.seconds()
         if not arrival.own:
             self.last_foreign = now
+        self._goodbyes = {each: at for each, at in self._goodbyes.items() if now - at < _SAME_GOODBYE_SECONDS}
         for instance in arrival.packet.gone:
             if not (arrival.own and instance == self._instance):
                 self._goodbye(instance, now)
@@ -243,8 +247,7 @@ class MulticastService(Service):
                 self.heard.emit(claim)
 
     def _goodbye(self, instance: str, now: float) -> None:
-        self._goodbyes = {each: at for each, at in self._goodbyes.items() if now - at < _SAME_GOODBYE_SECONDS}
-        if instance not in self._goodbyes:
+        if instance not in self._goodbyes and len(self._goodbyes) < _GOODBYES_MAX:
             self._goodbyes[instance] = now
             self.left.emit(instance)
 

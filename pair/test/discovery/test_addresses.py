@@ -136,8 +136,11 @@ class UsableTests(SynchronousTestCase):
         self.assertEqual(usable(("fe80::7",), None, HOST), ())
 
     def test_bounded(self) -> None:
-        """At most sixteen are kept of one record."""
+        """At most sixteen are kept of one record, and not all are looked at of one that has nothing but others."""
         self.assertEqual(len(usable((f"10.0.{n}.1" for n in range(99)), None, HOST)), 16)
+        left = iter(["127.0.0.1"] * 99)
+        self.assertEqual(usable(left, None, HOST), ())
+        self.assertEqual(len(list(left)), 99 - 32)
 
 
 class CandidateTests(SynchronousTestCase):

@@ -172,6 +172,44 @@ class MissTests(LivenessCase):
         self.assertEqual(self.of_a, [SUSPECT, Check("a"), Check("a"), Lost("a"), OFFLINE])
         self.assertEqual(self.now, 10.0)
 
+    def test_record_of_a_dead_member(self) -> None:
+        """A record, which anybody can send, has a member in doubt checked; it does not show that it is there."""
+        self.meet(lasting=True)
+        self.take(self.liveness.note("a", "feed", self.now))
+        self.did.clear()
+        self.pass_time(3.0)
+        self.take(self.liveness.doubt("a"))
+        self.take(self.liveness.heard("a", self.now))
+        self.assertEqual(self.of_a, [SUSPECT, Check("a")])
+        self.take(self.liveness.heard("a", self.now))
+        self.assertEqual(self.of_a, [], "not sooner than 2 s after the last")
+        self.scan(1, "a", "b")
+        self.assertEqual(self.of_a[:3], [Check("a"), Lost("a"), OFFLINE])
+        self.assertEqual(self.liveness.presence("a"), "offline")
+
+    def test_record_without_proof(self) -> None:
+        """A member that proves nothing for a minute is checked, though its record is heard in each scan (DS-55)."""
+        self.meet(lasting=True)
+        self.take(self.liveness.note("a", "inbound", self.now))
+        self.did.clear()
+        self.scan(13, "a", "b")
+        self.assertEqual(self.of_a, [])
+        self.answer = "probe_ni"
+        self.scan(1, "a", "b")
+        self.assertEqual(self.of_a, [SUSPECT, Check("a"), BACK])
+        self.scan(11, "a", "b")
+        self.assertEqual(self.of_a, [])
+
+    def test_port_that_accepts(self) -> None:
+        """A stranger of which nothing is heard but that a port accepts is not asked for ever (DS-56)."""
+        self.meet()
+        self.answer = "probe_em"
+        self.scan(23, "b")
+        self.assertEqual(self.liveness.presence("a"), "online")
+        self.scan(5, "b")
+        self.assertEqual(self.of_a[-1], Lost("a"))
+        self.assertIsNone(self.liveness.sign("a"))
+
 
 class ScanTests(LivenessCase):
     """Questions, and scans that hear nobody (DS-54, DS-59)."""

@@ -444,6 +444,15 @@ class HearingTests(MulticastTestCase):
         self.arrive(own)
         self.assertEqual(len(self.gone), 3)
 
+    def test_goodbyes_without_end(self) -> None:
+        """Of a flood of them no more than so many are told in a second (DS-61)."""
+        for at in range(0, 1000, 100):
+            self.arrive(Packet(gone=tuple(instance_name(f"host{each}", PEER) for each in range(at, at + 100))))
+        self.assertEqual(len(self.gone), 256)
+        self.pass_time(1)
+        self.arrive(Packet(gone=(INSTANCE,)))
+        self.assertEqual(self.gone[256:], [INSTANCE])
+
     def test_foreign(self) -> None:
         """When another host was last heard, with whatever (DS-29)."""
         self.pass_time(5)
