@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -32,6 +32,11 @@ MANUAL_MAX = 64
 
 ADDRESSES_MAX = 16
 """Addresses that are kept of what one record says."""
+
+PLACES_MAX = 16
+STRANGER_PLACES_MAX = 8
+"""Places at which a node is looked for, and one that multicast alone tells of: a record may name machines of others,
+and each is dialled for it."""
 
 _READ_MAX = 2 * ADDRESSES_MAX
 """Those that are looked at for that: a record is anybody's, and may have hundreds that are of no use."""
@@ -62,7 +67,8 @@ class NoZoneError(ManualError):
 class Reach(Struct, frozen=True):
     """What is known of where one service of one node is (DS-36).
 
-    ``confirmed`` answered last, at whatever port. ``published`` is what the
+    ``confirmed`` answered last, at whatever port, and ``earlier`` before that;
+    at ``met`` other services of the node answered. ``published`` is what the
     node says, the best first; ``roster`` what its note says; ``records`` are
     the A and AAAA of its record. ``typed`` is where a person said that its
     node-info is. ``port`` is the service's, of the newest proven source.
@@ -74,6 +80,8 @@ class Reach(Struct, frozen=True):
     records: tuple[str, ...] = ()
     typed: tuple[Place, ...] = ()
     port: int | None = None
+    met: tuple[str, ...] = ()
+    earlier: tuple[Place, ...] = ()
 
 
 def kind_of(interface: Interface, found: Iterable[Interface] = ()) -> Kind:
@@ -140,16 +148,22 @@ def usable(addresses: Iterable[str], zone: str | None, found: Sequence[Interface
     return tuple(shown)[:ADDRESSES_MAX]
 
 
-def candidates(service: str, reach: Reach) -> tuple[Place, ...]:
-    """Where to dial ``service`` of a node, in order and without repeats (DS-36).
+def candidates(service: str, reach: Reach, most: int = PLACES_MAX) -> tuple[Place, ...]:
+    """Where to dial ``service`` of a node, in order and without repeats, and not more than ``most`` (DS-36).
 
-    A typed address has the port of node-info; other services are looked for at
+    After what answered last each source has its turn, again and again: a
+    record, which is anybody's, does not put off what the node has signed, or
+    where it was met, until the time is over. A typed address has the port of node-info; other services are looked for at
     that host, on their own port.
     """
     port = DEFAULT_PORTS[service] if reach.port is None else reach.port
-    said = (*reach.published, *reach.roster, *reach.records)
+    met, published, roster, records = (
+        [Place(each, port) for each in said] for said in (reach.met, reach.published, reach.roster, reach.records)
+    )
     typed = [each if service == "ni" else Place(each.host, port) for each in reach.typed]
-    return tuple(dict.fromkeys((*reach.confirmed, *(Place(each, port) for each in said), *typed)))
+    turns = chain.from_iterable(zip_longest(met, published, roster, reach.earlier, records, typed))
+    every = dict.fromkeys((*reach.confirmed, *(each for each in turns if each is not None)))
+    return tuple(every)[:most]
 
 
 def storable(places: Iterable[Place]) -> tuple[Place, ...]:

@@ -253,6 +253,7 @@ def reach(service: str, claims: Sequence[Claim], known: Known) -> Reach:
         tuple(address for each in claims for address in each.records),
         tuple(each.typed for each in claims if each.typed is not None),
         next((each[service] for each in sources if service in each), None),
+        tuple(place.host for other, place in known.confirmed.items() if other != service),
     )
 
 

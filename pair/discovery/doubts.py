@@ -48,6 +48,9 @@ OWN = "discovery:own_identity_clash"
 
 _WAITING_MAX = 64
 
+_OWN_MAX = 4
+"""Addresses of one record that claims to be ours at which is asked: it may name any."""
+
 log = Logger()
 
 
@@ -135,7 +138,8 @@ class Doubts:
         assert uuid is not None, "a record without is none (DS-12)"
         said = (*claim.addresses, *claim.records)
         if uuid == self._me.uuid:
-            self._look(uuid, [_place(each, claim) for each in said if not is_own(each, self._found())])
+            others = [_place(each, claim) for each in said if not is_own(each, self._found())]
+            self._look(uuid, others[:_OWN_MAX])
             return
         self.compare(uuid, claim)
         before = {_place(each, old) for old in known for each in (*old.addresses, *old.records)}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pair.addresses import spread, zones
-from pair.discovery.addresses import candidates
+from pair.discovery.addresses import PLACES_MAX, STRANGER_PLACES_MAX, candidates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,8 +43,10 @@ class Whereabouts:
         """Where a service of a node may be, the likeliest first."""
         if node not in self._nodes.claims:
             return ()
-        known = candidates(service, self._nodes.reach(node, service))
-        return spread((*known, *self._confirmed.places(node, service)), zones(self._found()))
+        known = replace(self._nodes.reach(node, service), earlier=self._confirmed.places(node, service))
+        lasting = any(each.source != "mdns" for each in self._nodes.claims.of(node))
+        most = PLACES_MAX if lasting else STRANGER_PLACES_MAX
+        return spread(candidates(service, known, most), zones(self._found()))
 
     def recall(self, node: str) -> None:
         """A node is a member: where it answered before a restart, it may answer again."""

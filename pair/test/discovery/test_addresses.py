@@ -156,22 +156,34 @@ class CandidateTests(SynchronousTestCase):
     )
 
     def test_order(self) -> None:
-        """Confirmed, published, roster, records, typed; each once."""
+        """Confirmed, then by turns published, roster, records, typed; each once."""
         self.assertEqual(
             list(map(str, candidates("cl", self.REACH))),
             [
                 "10.0.0.3:9000",
                 "10.0.0.1:15000",
-                "10.0.0.3:15000",
                 "10.0.0.2:15000",
                 "[fe80::1%eth0]:15000",
                 "rack:15000",
+                "10.0.0.3:15000",
             ],
         )
 
+    def test_forged_record(self) -> None:
+        """However much a record says, the first of every other source is among the first six (DS-36, DS-37)."""
+        forged = tuple(f"10.9.0.{each}" for each in range(64))
+        earlier = (Place("10.0.0.5", 15001), Place("10.0.0.6", 15001))
+        reach = Reach((), forged, ("10.0.0.2",), forged, (), 15000, ("10.0.0.4",), earlier)
+        found = candidates("cl", reach)
+        own = {Place("10.0.0.4", 15000), Place("10.0.0.2", 15000), earlier[0]}
+        self.assertEqual(own & set(found[:4]), own)
+        self.assertEqual(len(found), 16)
+        self.assertEqual(candidates("cl", reach, 8), found[:8])
+
     def test_typed_port(self) -> None:
         """The port that a person typed is that of node-info, and of nothing else (DS-70)."""
-        self.assertEqual(candidates("ni", self.REACH)[-1], Place("rack", 7))
+        self.assertIn(Place("rack", 7), candidates("ni", self.REACH))
+        self.assertIn(Place("rack", 15000), candidates("cl", self.REACH))
 
     def test_default_port(self) -> None:
         """A service that nobody has told of is looked for where it usually is."""
