@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pair.records.asking import Answer
 
 AT_ONCE = 8
+"""Rounds of strangers, and as many of others, who do not wait for strangers: anybody can make up hundreds of these."""
 
 ROUND_SECONDS = 2.0
 NODE_INFO_SECONDS = 1.5
@@ -60,7 +61,7 @@ class _Round:
 
 
 class Checks:
-    """The rounds of all nodes, :data:`AT_ONCE` at once and one for each node.
+    """The rounds of all nodes, one for each node, and of each kind :data:`AT_ONCE` at once.
 
     Args:
         clock: for their time limits.
@@ -69,6 +70,7 @@ class Checks:
         by_hand: asks at the addresses that people gave for it; gives whether it answered, and does not fail.
         answered: told of each answer of a node-info.
         silent: told the UUID of each node of which no node-info answered.
+        stranger: whether multicast alone tells of the node with a key.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Checks:
         by_hand: Callable[[str], Deferred[bool]],
         answered: Callable[[Answer, Aim], None],
         silent: Callable[[str], None],
+        stranger: Callable[[str], bool],
     ) -> None:
         self._clock = clock
         self._asking = asking
@@ -86,7 +89,9 @@ class Checks:
         self._by_hand = by_hand
         self._answered = answered
         self._silent = silent
+        self._stranger = stranger
         self._slots = DeferredSemaphore(AT_ONCE)
+        self._strangers_slots = DeferredSemaphore(AT_ONCE)
         self._rounds: dict[str, _Round] = {}
 
     def ask(self, key: str) -> Deferred[Checked]:
@@ -98,7 +103,8 @@ class Checks:
             return waiting
         begun = self._rounds[key] = _Round(key)
         begun.waiting.append(waiting)
-        begun.work = self._slots.run(lambda: Deferred.fromCoroutine(self._turn(begun)))
+        slots = self._strangers_slots if self._stranger(key) else self._slots
+        begun.work = slots.run(lambda: Deferred.fromCoroutine(self._turn(begun)))
         begun.work.addErrback(lambda failure: failure.trap(CancelledError) and None)
         return waiting
 

@@ -140,6 +140,7 @@ class DirectoryService(MultiService):
             self.manual.probe,
             lambda answer, aim: self._answered(answer, aim.pinned),
             lambda uuid: self._whereabouts.doubt(uuid, "ni"),
+            self._nodes.is_stranger,
         )
         self._doubts = Doubts(clock, me, self._nodes, asking, errors, standing, self.links, self._answered)
         self._sightings = Sightings(clock, me, self._nodes, self._doubts, multicast, errors, self.links)

@@ -84,6 +84,10 @@ class Nodes:
         """Those of a node of which there is a claim; they may be changed, and :meth:`refresh` tells of it."""
         return self._facts.setdefault(key, Facts())
 
+    def is_stranger(self, key: str) -> bool:
+        """Whether multicast alone tells of a node (DS-15)."""
+        return all(each.source == "mdns" for each in self.claims.of(key))
+
     def reach(self, key: str, service: str) -> Reach:
         """What is known of where a service of a node is."""
         return reach(service, self.claims.of(key), self._known(key))

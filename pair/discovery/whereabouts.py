@@ -44,8 +44,7 @@ class Whereabouts:
         if node not in self._nodes.claims:
             return ()
         known = replace(self._nodes.reach(node, service), earlier=self._confirmed.places(node, service))
-        lasting = any(each.source != "mdns" for each in self._nodes.claims.of(node))
-        most = PLACES_MAX if lasting else STRANGER_PLACES_MAX
+        most = STRANGER_PLACES_MAX if self._nodes.is_stranger(node) else PLACES_MAX
         return spread(candidates(service, known, most), zones(self._found()))
 
     def recall(self, node: str) -> None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pair.records.asking import Answer
     from pair.records.nodes import NodeEntry, NodeEvent
 
-AT_ONCE = 16
-"""Questions that are under way."""
+AT_ONCE = 8
+"""Questions that are under way: so many to strangers, and as many to others, who do not wait for strangers."""
 
 PERIOD = 2.0
 STRANGERS_PERIOD = 10.0
@@ -157,6 +157,7 @@ class Collector(Service):
         self._uniform = uniform
         self._now = now
         self._slots = DeferredSemaphore(AT_ONCE)
+        self._strangers_slots = DeferredSemaphore(AT_ONCE)
         self._live: set[str] = set()
         self._nodes: dict[str, _Node] = {me: self._new(me, None)}
         self._looking = Repeating(clock, PERIOD, self._look, "The look at the own load")
@@ -227,7 +228,9 @@ class Collector(Service):
             known = self._nodes[node] = self._new(node, self._poller(node))
             old = None
         assert known.poller is not None, "only this node itself has none"
-        period = PERIOD if entry.member or "manual" in entry.claims else STRANGERS_PERIOD
+        stranger = not entry.member and "manual" not in entry.claims
+        known.poller.slots = self._strangers_slots if stranger else self._slots
+        period = STRANGERS_PERIOD if stranger else PERIOD
         sooner, known.poller.period = period < known.poller.period, period
         if old is None or sooner or _is_news(entry, old):
             self._begin(node)

@@ -7,6 +7,7 @@ nor what is done with an answer.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +31,9 @@ FIRST_SECONDS = 3.0
 
 ASK_SECONDS = 1.5
 """For each after that; waiting for a place does not count (DS-93)."""
+
+APART_SECONDS = 2.0
+"""From one question to the next, whatever reason there is: records, which anybody sends, give as many as one likes."""
 
 JITTER_SECONDS = 0.25
 
@@ -68,6 +72,12 @@ class _Core:
     period: float
     failures: int = 0
     prompted: bool = True
+    asked_at: float = -math.inf
+
+    @property
+    def early(self) -> float:
+        """How long it is too early to ask, in seconds."""
+        return max(0.0, self.asked_at + APART_SECONDS - self.clock.seconds())
 
     def wait(self) -> float:
         """How long to wait now, in seconds."""
@@ -97,7 +107,7 @@ class _Question:
         self._going.cancel()
 
     def _ask(self) -> Deferred[Answer]:
-        self._began = self._core.clock.seconds()
+        self._began = self._core.asked_at = self._core.clock.seconds()
         return self._core.ask().addTimeout(self._seconds, self._core.clock)
 
     def _came(self, answer: Answer) -> None:
@@ -145,9 +155,13 @@ def _build() -> Callable[[_Core], _Polling]:
     def as_it_is(machine: _Polling, core: _Core, question: _Question) -> None:
         core.prompted = False
 
-    @waiting.upon(_Polling.begin).to(asking)
-    def at_once(machine: _Polling, core: _Core, timer: IDelayedCall) -> None:
-        timer.cancel()
+    @waiting.upon(_Polling.begin).loop()
+    def soon(machine: _Polling, core: _Core, timer: IDelayedCall) -> None:
+        if core.early:
+            timer.reset(min(core.early, timer.getTime() - core.clock.seconds()))
+        else:
+            timer.cancel()
+            machine._due()
 
     @waiting.upon(_Polling.rest).to(resting)
     def sleep(machine: _Polling, core: _Core, timer: IDelayedCall) -> None:
@@ -179,7 +193,7 @@ class Poller:
 
         Args:
             clock: For time limits and waits.
-            slots: Places for questions under way, those of all nodes.
+            slots: Places for questions under way, which others take too.
             ask: Asks; cancelled, it gives up. Fails with :class:`AskFailed`.
             take: Told each answer, with the seconds that it took.
             uniform: A random number between two.
@@ -196,6 +210,15 @@ class Poller:
     @period.setter
     def period(self, seconds: float) -> None:
         self._core.period = seconds
+
+    @property
+    def slots(self) -> DeferredSemaphore:
+        """Places for questions under way, which others take too; from the next one on."""
+        return self._core.slots
+
+    @slots.setter
+    def slots(self, slots: DeferredSemaphore) -> None:
+        self._core.slots = slots
 
     def begin(self) -> None:
         """Ask, now and from now on."""

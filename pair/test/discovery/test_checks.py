@@ -21,6 +21,7 @@ class ChecksTests(SynchronousTestCase):
         self.hands: dict[str, Deferred[bool]] = {}
         self.answers: list[Answer] = []
         self.silent: list[str] = []
+        self.strangers: set[str] = set()
         self.checks = Checks(
             self.clock,
             self.asking,
@@ -28,6 +29,7 @@ class ChecksTests(SynchronousTestCase):
             lambda key: self.hands.get(key, succeed(False)),
             lambda answer, aim: self.answers.append(answer),
             self.silent.append,
+            lambda key: key in self.strangers,
         )
 
     def check(self, key: str = A) -> Checked:
@@ -80,6 +82,17 @@ class ChecksTests(SynchronousTestCase):
         for number in range(len(keys)):
             self.asking.held[number].callback(Answer(info(keys[number]), at(keys[number])))
         self.assertEqual([self.successResultOf(each).answer for each in checks], ["probe_ni"] * len(keys))
+
+    def test_strangers_apart(self) -> None:
+        """However many strangers wait for their turn, a member does not wait for them."""
+        self.asking.held = []
+        self.strangers = {f"{A[:-2]}{number:02x}" for number in range(16, 16 + 200)}
+        for key in sorted(self.strangers):
+            self.checks.ask(key)
+        self.assertEqual(len(self.asking.held), AT_ONCE)
+        member = self.checks.ask(B)
+        self.asking.held[AT_ONCE].callback(Answer(info(B), at(B)))
+        self.assertEqual(self.successResultOf(member), Checked(B, "probe_ni"))
 
     def test_one_for_each(self) -> None:
         """Whoever asks for a node that is being checked gets the same answer."""

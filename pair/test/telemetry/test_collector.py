@@ -175,7 +175,15 @@ class PollTests(CollectorCase):
             self.run_until(at)
             self.assertEqual(self.times[-1], at)
 
-    def test_at_most_16(self) -> None:
+    def test_strangers_apart(self) -> None:
+        """However many strangers there are, and however silent, a member is asked as if there were none (DS-93)."""
+        for number in range(256):
+            self.add(entry(f"dddddddd-0000-4000-8000-{number:012}", member=False))
+        self.assertEqual(len(self.asked), AT_ONCE)
+        self.add(entry(OTHER))
+        self.assertEqual(self.asked[-1].node, OTHER)
+
+    def test_at_most_8(self) -> None:
         """So many are asked at once; who waits for a place has its whole time from then on (DS-51, DS-93)."""
         for number in range(AT_ONCE + 1):
             self.add(entry(f"dddddddd-0000-4000-8000-{number:012}"))
@@ -196,11 +204,11 @@ class PollTests(CollectorCase):
         was = entry(member=False)
         for at, new, asked in (
             (1.0, replace(was, presence="offline"), False),
-            (1.5, was, True),
-            (2.0, replace(was, ips=("192.0.2.9",)), True),
-            (2.5, replace(was, name="another"), False),
-            (3.0, was, False),
-            (3.5, replace(was, member=True), True),
+            (2.0, was, True),
+            (4.0, replace(was, ips=("192.0.2.9",)), True),
+            (4.5, replace(was, name="another"), False),
+            (5.0, was, False),
+            (6.0, replace(was, member=True), True),
         ):
             self.run_until(at)
             self.change(new, was)
@@ -209,13 +217,24 @@ class PollTests(CollectorCase):
             if asked:
                 self.miss()
 
+    def test_reasons_without_end(self) -> None:
+        """Records that name ever other addresses have their node asked no more often than each 2 s."""
+        self.add(entry(member=False))
+        self.miss()
+        for number in range(100):
+            self.run_until((number + 1) / 8)
+            self.change(entry(member=False, ips=(f"192.0.2.{number}",)), entry(member=False))
+            if not self.asked[-1].answer.called:
+                self.miss()
+        self.assertEqual(self.times, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0])
+
     def test_woken(self) -> None:
         """After a sleep of this host all are asked at once (DS-27)."""
         self.add()
         self.miss()
-        self.run_until(1)
+        self.run_until(2)
         self.collector.nudge()
-        self.assertEqual(self.times, [0.0, 1.0])
+        self.assertEqual(self.times, [0.0, 2.0])
 
     def test_unknown_uuid(self) -> None:
         """Nobody is asked before it is known who is there; this node itself never is (DS-93)."""
