@@ -153,8 +153,8 @@ def candidates(service: str, reach: Reach, most: int = PLACES_MAX) -> tuple[Plac
 
     After what answered last each source has its turn, again and again: a
     record, which is anybody's, does not put off what the node has signed, or
-    where it was met, until the time is over. A typed address has the port of node-info; other services are looked for at
-    that host, on their own port.
+    where it was met, until the time is over. A typed address has the port of
+    node-info; other services are looked for at that host, on their own port.
     """
     port = DEFAULT_PORTS[service] if reach.port is None else reach.port
     met, published, roster, records = (

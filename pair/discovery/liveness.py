@@ -22,7 +22,7 @@ SILENT_ROUNDS = 2
 GOODBYE_SECONDS = 2.0
 """From a goodbye's first round to its second (DS-61); goodbyes between them say nothing new."""
 
-_PROVEN_SECONDS = 60.0
+_PROVEN_SECONDS = 30.0
 """So long after a member or a manual node has proven that it is there, its record alone shows that it still is."""
 
 _ACCEPTED_SECONDS = 120.0

@@ -50,7 +50,9 @@ class Packet(Struct, frozen=True):
 
 def is_ours(data: bytes) -> bool:
     """Whether it is an answer that can have anything to do with us; a cheap look at each packet of the network."""
-    return _HEADER.size < len(data) <= SIZE_MAX and data[2] & 0xF8 == 0x80 and data[3] & 0x0F == 0 and _LABEL in data.lower()
+    if not _HEADER.size < len(data) <= SIZE_MAX:
+        return False
+    return data[2] & 0xF8 == 0x80 and data[3] & 0x0F == 0 and _LABEL in data.lower()
 
 
 def read(data: bytes) -> Packet:
