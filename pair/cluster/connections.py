@@ -6,6 +6,7 @@ view changes. It knows neither TLS nor sockets.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -29,23 +30,28 @@ class PeerConnections:
     """Those that are open, in the handshake or after it."""
 
     def __init__(self) -> None:
-        self._open: set[PeerConnection] = set()
+        self._open: dict[PeerConnection, bool] = {}  # in the order in which they came, and whether they came in
 
     def __len__(self) -> int:
         return len(self._open)
 
     @property
     def handshakes(self) -> int:
-        """How many have no peer yet."""
-        return sum(each.peerLeaf is None for each in self._open)
+        """How many that came in have no peer yet."""
+        return sum(incoming and each.peerLeaf is None for each, incoming in self._open.items())
 
-    def add(self, connection: PeerConnection) -> None:
-        """It was opened."""
-        self._open.add(connection)
+    def add(self, connection: PeerConnection, incoming: bool = False) -> None:
+        """It was opened; ``incoming``: by the other end."""
+        self._open[connection] = incoming
 
     def remove(self, connection: PeerConnection) -> None:
         """It is closed."""
-        self._open.discard(connection)
+        self._open.pop(connection, None)
+
+    def make_room(self) -> None:
+        """Abort the one that came in first of those that have no peer yet."""
+        waiting = (each for each, incoming in self._open.items() if incoming and each.peerLeaf is None)
+        self._abort(islice(waiting, 1))
 
     def cut(self, pins: PinTable) -> int:
         """Abort each whose peer is neither member nor admitted by ``pins``, and say how many that were.
@@ -63,7 +69,8 @@ class PeerConnections:
 
     def _abort(self, doomed: Iterable[PeerConnection]) -> int:
         connections = tuple(doomed)
-        self._open.difference_update(connections)
+        for each in connections:
+            del self._open[each]
         for each in connections:
             each.abortConnection()
         return len(connections)

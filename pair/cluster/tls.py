@@ -88,7 +88,7 @@ class PeerTransport(BufferingTLSTransport):
 
     def makeConnection(self, transport: ITransport) -> None:
         """Begin the handshake, and wait no longer for its end than the limit."""
-        self.factory.connections.add(self)
+        self.factory.connections.add(self, incoming=not self.factory.is_client)
         self._limit = self.factory.clock.callLater(HANDSHAKE_SECONDS, self._give_up)
         super().makeConnection(transport)
 
@@ -173,6 +173,7 @@ class PeerTLS(TLSMemoryBIOFactory):
     Attributes:
         clock: For the limit of the handshake.
         connections: Where each of its connections is known while it is open.
+        is_client: Whether it dials.
     """
 
     protocol = PeerTransport
@@ -188,15 +189,17 @@ class PeerTLS(TLSMemoryBIOFactory):
         super().__init__(creator, is_client, wrapped, clock)
         self.clock = clock
         self.connections = connections
-        self._is_client = is_client
+        self.is_client = is_client
 
     def buildProtocol(self, addr: IAddress | None) -> PeerTransport | None:  # type: ignore[override]  # as IFactory has it
         """A connection with ``addr``; None where the other factory wants none, which Twisted's does not ask.
 
-        None too where too many that came in are in their handshake: each holds memory, and is anybody's.
+        Where too many that came in are in their handshake, which hold memory
+        and are anybody's, the oldest of them gives way: a member needs
+        milliseconds for its own, and must not be shut out by those who wait.
         """
-        if not self._is_client and self.connections.handshakes >= HANDSHAKES_MAX:
-            return None
+        if not self.is_client and self.connections.handshakes >= HANDSHAKES_MAX:
+            self.connections.make_room()
         wrapped = self.wrappedFactory.buildProtocol(addr)
         return None if wrapped is None else PeerTransport(self, wrapped)
 

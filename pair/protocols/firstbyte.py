@@ -30,17 +30,27 @@ class FirstByteFactory(ServerFactory):
             an alert.
         limit: Seconds in which the first byte must have come; then the
             connection is aborted.
+        most: Connections that may wait for it; of more the oldest is aborted,
+            so that those who say nothing take not all descriptors of this
+            process, and shut nobody out. None: any number.
     """
 
     noisy = False
 
     def __init__(
-        self, clock: IReactorTime, plain: IProtocolFactory, tls: IProtocolFactory | None = None, limit: float = 10.0
+        self,
+        clock: IReactorTime,
+        plain: IProtocolFactory,
+        tls: IProtocolFactory | None = None,
+        limit: float = 10.0,
+        most: int | None = None,
     ) -> None:
         self._clock = clock
         self._plain = plain
         self._tls = tls
         self._limit = limit
+        self._most = most
+        self._waiting: dict[FirstByte, None] = {}
 
     def doStart(self) -> None:
         """Start the factories behind this one with it."""
@@ -60,7 +70,7 @@ class FirstByteFactory(ServerFactory):
     def buildProtocol(self, addr: IAddress | None) -> Protocol:
         """A protocol that waits for the first byte from ``addr``."""
         assert addr is not None
-        return FirstByte(self._clock, self._plain, self._tls, self._limit, addr)
+        return FirstByte(self._clock, self._plain, self._tls, self._limit, addr, self._waiting, self._most)
 
 
 class FirstByte(Protocol):
@@ -76,15 +86,22 @@ class FirstByte(Protocol):
         tls: IProtocolFactory | None,
         limit: float,
         address: IAddress,
+        waiting: dict[FirstByte, None],
+        most: int | None,
     ) -> None:
         self._clock = clock
         self._plain = plain
         self._tls = tls
         self._limit = limit
         self._address = address
+        self._waiting = waiting
+        self._most = most
 
     def connectionMade(self) -> None:
         """Wait no longer than the limit."""
+        if self._most is not None and len(self._waiting) >= self._most:
+            next(iter(self._waiting)).give_way()
+        self._waiting[self] = None
         self._silence = self._clock.callLater(self._limit, self._give_up)
 
     def dataReceived(self, data: bytes) -> None:
@@ -108,11 +125,17 @@ class FirstByte(Protocol):
         """The client left before it said anything."""
         self._stop_waiting()
 
-    def _give_up(self) -> None:
-        self._silence = None
+    def give_way(self) -> None:
+        """Close, though the time is not over."""
+        self._stop_waiting()
         self.transport.abortConnection()
 
+    def _give_up(self) -> None:
+        self._silence = None
+        self.give_way()
+
     def _stop_waiting(self) -> None:
+        self._waiting.pop(self, None)
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None

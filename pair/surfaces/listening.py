@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - it is for other machines
 
+SILENT_MAX = 64
+"""Connections to one port that have not said anything yet; they are anybody's."""
+
 log = Logger()
 
 
@@ -69,7 +72,7 @@ class PeerSurface(Service):
         self.listening: Signal[int | None] = Signal()
         self._sites = (site,) if plain is None else (site, plain)
         tls = server_factory(credentials, site, connections, reactor)
-        self._factory = FirstByteFactory(reactor, self._sites[-1], tls)
+        self._factory = FirstByteFactory(reactor, self._sites[-1], tls, most=SILENT_MAX)
         self._listen = listen
         self._port = port
         self._errors = errors

@@ -282,16 +282,21 @@ class LimitTests(TLSCase):
         self.assertIsNone(factory.buildProtocol(PEER))
 
     def test_too_many_handshakes(self) -> None:
-        """Strangers who begin and never end one take no more than their share of memory."""
+        """Strangers who begin and never end one take no more than their share of memory, and shut nobody out."""
         factory = self.server()
+        ours: Any = self.client().buildProtocol(PEER)
+        ours.makeConnection(StringTransport())
         half_open: list[Any] = []
-        for _ in range(HANDSHAKES_MAX):
+        for _ in range(HANDSHAKES_MAX + 2):
             half_open.append(factory.buildProtocol(PEER))
             half_open[-1].makeConnection(StringTransport())
-        self.assertIsNone(factory.buildProtocol(PEER))
-        half_open.pop().connectionLost(Failure(ConnectionDone()))
-        self.assertIsNotNone(factory.buildProtocol(PEER))
-        for each in half_open:
+        self.assertEqual([each.transport.disconnected for each in half_open[:3]], [True, True, False])
+        self.assertFalse(ours.transport.disconnected)
+        self.assertEqual(self.connections.handshakes, HANDSHAKES_MAX)
+        self.join(factory, self.client())
+        self.assertEqual(self.here.last.data, b"a request")
+        self.here.last.transport.abortConnection()
+        for each in (ours, *half_open):
             each.connectionLost(Failure(ConnectionDone()))
         self.assertEqual(self.clock.getDelayedCalls(), [])
 

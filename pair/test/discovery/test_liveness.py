@@ -188,7 +188,7 @@ class MissTests(LivenessCase):
         self.assertEqual(self.liveness.presence("a"), "offline")
 
     def test_record_without_proof(self) -> None:
-        """A member that proves nothing for half a minute is checked, though its record is heard in each scan (DS-55)."""
+        """A member that proves nothing for 30 s is checked, though its record is heard in each scan (DS-55)."""
         self.meet(lasting=True)
         self.take(self.liveness.note("a", "inbound", self.now))
         self.did.clear()

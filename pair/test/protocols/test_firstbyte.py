@@ -119,6 +119,20 @@ class FirstByteTests(SynchronousTestCase):
         self.assertTrue(wire.disconnecting)
         self.assertEqual(self.plain.made, [])
 
+    def test_too_many(self) -> None:
+        """Of more that say nothing than may wait, the oldest gives way, and who speaks is none of them."""
+        factory = FirstByteFactory(self.clock, self.plain, most=2)
+        wires = [Wire(peerAddress=PEER) for _ in range(5)]
+        for wire in wires:
+            wire.protocol = factory.buildProtocol(PEER)
+            wire.protocol.makeConnection(wire)
+            if wire in wires[:2]:
+                wire.receive(b"GET")
+        self.assertEqual([each.disconnected for each in wires], [False, False, True, False, False])
+        self.clock.advance(10)
+        self.assertEqual([each.disconnected for each in wires], [False, False, True, True, True])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
     def test_no_protocol(self) -> None:
         """A factory that makes no protocol closes the connection."""
         factory = FirstByteFactory(self.clock, Refusing())
