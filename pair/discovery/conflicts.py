@@ -128,7 +128,10 @@ class Clashes:
             clash = _is_clash(recent, sighting)
             self._remember(sighting, recent)
         if clash:
+            self._until.pop(sighting.uuid, None)
             self._until[sighting.uuid] = sighting.at + CLASH_KEPT_SECONDS
+            if len(self._until) > _UUIDS_MAX:
+                del self._until[next(iter(self._until))]
         return clash
 
     def standing(self, now: float) -> frozenset[str]:

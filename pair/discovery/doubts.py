@@ -111,7 +111,7 @@ class Doubts:
         now = self._clock.seconds()
         before, self._clashing = self._clashing, self._clashes.standing(now)
         for uuid in (before | self._clashing) - {self._me.uuid}:
-            clash = uuid in self._clashing
+            clash = uuid in self._clashing and uuid in self._nodes.claims
             name = self._name(uuid)
             self._held.set(f"discovery:identity_clash:{uuid}", clash, Subject(node=uuid), name=name, node=uuid)
             self._nodes.warn(uuid, "identity_clash", "More than one machine answers as this node." if clash else None)

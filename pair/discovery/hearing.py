@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 KEPT_MAX = 1024
 """Records, and hosts, that are remembered; the oldest give way."""
 
+AT_ONCE_MAX = 1024
+A_SECOND_MAX = 256.0
+"""Records that are looked at: of all that come at once, as when 256 nodes answer one question, and of more in time."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -82,6 +86,24 @@ class Hearing:
             services=record.services,
             cluster=record.cluster,
         )
+
+
+class Allowance:
+    """How much of what anybody may send is looked at; the rest is as if it had been lost on the way."""
+
+    def __init__(self) -> None:
+        self._left = float(AT_ONCE_MAX)
+        self._at = 0.0
+
+    def covers(self, packet: Packet, now: float) -> bool:
+        """Whether a packet that comes now, in seconds that do not go back, is to be looked at."""
+        self._left = min(self._left + (now - self._at) * A_SECOND_MAX, AT_ONCE_MAX)
+        self._at = now
+        cost = len(packet.texts) + len(packet.targets) + len(packet.gone) + sum(map(len, packet.addresses.values()))
+        if cost > self._left:
+            return False
+        self._left -= cost
+        return True
 
 
 def zone_of(source: str, found: Sequence[Interface]) -> str | None:

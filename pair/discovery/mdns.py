@@ -19,7 +19,7 @@ from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 
 from pair.discovery.airing import Said, open_airing
 from pair.discovery.bursts import Bursts
-from pair.discovery.hearing import Hearing, zone_of
+from pair.discovery.hearing import Allowance, Hearing, zone_of
 from pair.discovery.sending import Sends, legs, own_records
 from pair.discovery.txt import encode, instance_name, target_name
 from pair.discovery.upkeep import upkeep
@@ -113,6 +113,7 @@ class MulticastService(Service):
         self._said: Said | None = None
         self._found: Sequence[Interface] = ()
         self._hearing = Hearing()
+        self._allowance = Allowance()
         self._sends = Sends()
         self._denied = False
         self._asking = False
@@ -237,6 +238,8 @@ class MulticastService(Service):
         now = self._reactor.seconds()
         if not arrival.own:
             self.last_foreign = now
+            if not self._allowance.covers(arrival.packet, now):
+                return
         self._goodbyes = {each: at for each, at in self._goodbyes.items() if now - at < _SAME_GOODBYE_SECONDS}
         for instance in arrival.packet.gone:
             if not (arrival.own and instance == self._instance):

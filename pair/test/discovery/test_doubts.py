@@ -119,6 +119,16 @@ class ClashTests(DirectoryCase):
             self.go(10)
         self.assertEqual((self.told(), self.entry(A).warnings, self.directory.clashing), ([], (), frozenset()))
 
+    def test_gone(self) -> None:
+        """Of strangers who are known no more nothing is told: whoever makes up new ones does not fill the book."""
+        self.asking.there = {self.ONE: info(A, "one"), self.TWO: info(A, "two")}
+        self.alternate()
+        self.assertEqual(self.told(), [f"discovery:identity_clash:{A}"])
+        self.asking.there = {}
+        self.go(90)
+        self.assertEqual((self.others(), self.told()), (set(), []))
+        self.assertEqual(self.directory.clashing, {A})
+
     def test_moved(self) -> None:
         """One that moves to another address, with a restart or without, is one."""
         self.asking.there = {self.TWO: info(A, "two")}

@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from pair.addresses import Interface
 from pair.discovery.claims import Claim
-from pair.discovery.hearing import KEPT_MAX, Hearing, zone_of
+from pair.discovery.hearing import A_SECOND_MAX, AT_ONCE_MAX, KEPT_MAX, Allowance, Hearing, zone_of
 from pair.discovery.packets import Packet
 from pair.discovery.txt import Record, encode, instance_name, target_name
 from pair.test.discovery.test_addresses import HOST, addresses
@@ -26,6 +26,17 @@ def packet(record: Record = RECORD, *records: str) -> Packet:
 
 def claim(*records: str, uuid: str = UUID) -> Claim:
     return Claim("mdns", uuid, INSTANCE, None, "spark", ("192.168.1.9",), records, {"ni": 14318})
+
+
+class AllowanceTests(SynchronousTestCase):
+    def test_flood(self) -> None:
+        """Many nodes may answer at once; of a flood the most is as if it had been lost."""
+        allowance = Allowance()
+        given = packet(RECORD, "192.168.1.9", "192.168.1.20")
+        self.assertEqual(sum(allowance.covers(given, 0.0) for _ in range(10_000)), AT_ONCE_MAX // 4)
+        self.assertEqual(sum(allowance.covers(given, 1.0) for _ in range(10_000)), A_SECOND_MAX // 4)
+        self.assertEqual(sum(allowance.covers(given, 3600.0) for _ in range(10_000)), AT_ONCE_MAX // 4)
+        self.assertTrue(allowance.covers(Packet(), 3600.0), "it costs nothing")
 
 
 class HearingTests(SynchronousTestCase):

@@ -444,6 +444,17 @@ class HearingTests(MulticastTestCase):
         self.arrive(own)
         self.assertEqual(len(self.gone), 3)
 
+    def test_records_without_end(self) -> None:
+        """Of a flood only so much is looked at, of ours all, and packets of others are heard all the same (DS-29)."""
+        for _ in range(2000):
+            self.arrive(packet(PEER, "192.168.1.9"))
+        self.assertLess(len(self.claims), 1024)
+        self.pass_time(1)
+        before = len(self.claims)
+        self.arrive(packet(PEER, "192.168.1.9"))
+        self.assertEqual(len(self.claims), before + 1)
+        self.assertEqual(self.service.last_foreign, self.reactor.seconds())
+
     def test_goodbyes_without_end(self) -> None:
         """Of a flood of them no more than so many are told in a second (DS-61)."""
         for at in range(0, 1000, 100):
