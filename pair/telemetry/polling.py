@@ -32,9 +32,6 @@ FIRST_SECONDS = 3.0
 ASK_SECONDS = 1.5
 """For each after that; waiting for a place does not count (DS-93)."""
 
-APART_SECONDS = 2.0
-"""From one question to the next, whatever reason there is: records, which anybody sends, give as many as one likes."""
-
 JITTER_SECONDS = 0.25
 
 WAITS = (4.0, 8.0, 16.0, 30.0)
@@ -47,7 +44,7 @@ class _Polling(Protocol):
     """What can happen."""
 
     def begin(self) -> None:
-        """Ask, from now on. There is a reason to do so now, if it is done already."""
+        """Ask, from now on. If it is done already there is a reason not to wait longer than the period."""
 
     def rest(self) -> None:
         """Ask no more."""
@@ -76,8 +73,8 @@ class _Core:
 
     @property
     def early(self) -> float:
-        """How long it is too early to ask, in seconds."""
-        return max(0.0, self.asked_at + APART_SECONDS - self.clock.seconds())
+        """How long it is too early to ask, in seconds: records, which anybody sends, give any number of reasons."""
+        return max(0.0, self.asked_at + self.period - self.clock.seconds())
 
     def wait(self) -> float:
         """How long to wait now, in seconds."""
@@ -221,7 +218,7 @@ class Poller:
         self._core.slots = slots
 
     def begin(self) -> None:
-        """Ask, now and from now on."""
+        """Ask, now and from now on; if it is done already, a period after the last time."""
         self._core.prompted = True
         self._machine.begin()
 
