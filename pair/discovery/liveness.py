@@ -239,11 +239,16 @@ class Liveness:
         return [*self._turn(node, "suspect"), *self._check_due(node, now)]
 
     def doubt(self, key: str) -> list[Action]:
-        """The last live feed from the node has closed, or another answers at its address (DS-69)."""
+        """The last live feed from the node has closed, or another answers at its address (DS-69).
+
+        What it showed before counts no more, or a node that has just died
+        would be there again at the next scan; inference, which may go on
+        without a line for long, does.
+        """
         node = self._nodes.get(key)
         if node is None:
             return []
-        node.evidence.pop("feed", None)
+        node.evidence = {kind: at for kind, at in node.evidence.items() if kind == "inference"}
         return self._turn(node, "suspect") if node.presence == "online" else []
 
     # What time brings.

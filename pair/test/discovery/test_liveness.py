@@ -172,6 +172,17 @@ class MissTests(LivenessCase):
         self.assertEqual(self.of_a, [SUSPECT, Check("a"), Check("a"), Lost("a"), OFFLINE])
         self.assertEqual(self.now, 10.0)
 
+    def test_evidence_before_the_doubt(self) -> None:
+        """What a node showed just before its last feed closed does not keep it from being checked."""
+        self.meet(lasting=True)
+        kinds: tuple[EvidenceKind, ...] = ("telemetry", "inbound", "feed")
+        for kind in kinds:
+            self.take(self.liveness.note("a", kind, self.now))
+        self.did.clear()
+        self.take(self.liveness.doubt("a"))
+        self.scan(2, "b")
+        self.assertEqual(self.of_a, [SUSPECT, Check("a"), Check("a"), Lost("a"), OFFLINE])
+
     def test_record_of_a_dead_member(self) -> None:
         """A record, which anybody can send, has a member in doubt checked; it does not show that it is there."""
         self.meet(lasting=True)
