@@ -8,6 +8,7 @@ not know what is made of the records.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -46,6 +47,9 @@ WAITS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 JITTER = 0.2
 PROVEN_SECONDS = 10.0
 """A stream that was live for so long makes the waits short again."""
+
+NUDGE_SECONDS = 1.0
+"""From one try to the next, whatever word comes: records, which anybody sends, bring any number of new addresses."""
 
 HELLO_SECONDS = 5.0
 SILENCE_SECONDS = 12.0
@@ -117,14 +121,20 @@ class Core(Generic[R]):
     uniform: Callable[[float, float], float]
     settled: Callable[[], None]
     tries: int = 0
+    tried_at: float = -math.inf
     nudged: bool = False
     open: set[Session[R]] = field(default_factory=set)
+
+    @property
+    def early(self) -> float:
+        """How long it is too early to try again, though there is word of the origin."""
+        return max(0.0, self.tried_at + NUDGE_SECONDS - self.clock.seconds())
 
     def wait(self) -> float:
         """How long to wait now, in seconds."""
         if self.nudged:
             self.nudged = False
-            return 0.0
+            return self.early
         wait = WAITS[min(self.tries, len(WAITS) - 1)]
         self.tries += 1
         return wait * self.uniform(1 - JITTER, 1 + JITTER)
@@ -135,6 +145,7 @@ class Attempt(Generic[R]):
 
     def __init__(self, machine: Course, core: Core[R]) -> None:
         core.nudged = False
+        core.tried_at = core.clock.seconds()
         self._machine = machine
         self._watch = core.watch
         self._given_up = False
@@ -289,9 +300,13 @@ def _build() -> Callable[[Core[Any]], Course]:
     shunning.upon(Course._due).to(connecting).returns(None)
     shunning.upon(Course.nudge).loop().returns(None)
 
-    @waiting.upon(Course.nudge).to(connecting)
-    def at_once(machine: Course, core: Core[Any], timer: IDelayedCall) -> None:
-        timer.cancel()
+    @waiting.upon(Course.nudge).loop()
+    def soon(machine: Course, core: Core[Any], timer: IDelayedCall) -> None:
+        if core.early:
+            timer.reset(min(core.early, timer.getTime() - core.clock.seconds()))
+        else:
+            timer.cancel()
+            machine._due()
 
     @waiting.upon(Course.rest).to(resting)
     @shunning.upon(Course.rest).to(resting)

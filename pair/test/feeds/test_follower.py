@@ -248,7 +248,7 @@ class WaitTests(FollowerTestCase):
         self.assertEqual((len(self.network.asked), self.states), (tries + 1, ["live"]))
 
     def test_nudge_while_connecting(self) -> None:
-        """Word that comes during a try that fails makes the next one follow at once."""
+        """Word that comes during a try that fails makes the next one follow, not sooner than a second after it."""
         going: list[Deferred[Stream]] = []
 
         def connect(*_: str) -> Deferred[Stream]:
@@ -258,8 +258,11 @@ class WaitTests(FollowerTestCase):
         follower = FeedFollower(self.clock, connect, A, "sheets", PATH, CODEC, lambda: 0)
         follower.startService()
         follower.nudge()
+        self.clock.advance(0.4)
         going[0].errback(NotReachedError("timeout"))
-        self.clock.advance(0)
+        self.clock.advance(0.5)
+        self.assertEqual(len(going), 1)
+        self.clock.advance(0.1)
         self.assertEqual(len(going), 2)
         going[1].errback(NotReachedError("timeout"))
         self.clock.advance(0)

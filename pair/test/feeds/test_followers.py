@@ -14,7 +14,7 @@ from pair.errors.registry import Registry
 from pair.feeds.alarms import FeedAlarms
 from pair.feeds.conditions import CONDITIONS
 from pair.feeds.followers import FeedNews, Followers
-from pair.feeds.following import WAITS, NotReachedError
+from pair.feeds.following import NUDGE_SECONDS, WAITS, NotReachedError
 from pair.feeds.publisher import Feed
 from pair.feeds.reader import Changed, Removed, Replaced
 from pair.feeds.watch import SKEW_MS, FeedFinding, FeedState
@@ -192,8 +192,10 @@ class NudgeTests(FollowersTestCase):
         self.held = []
         self.start(A, C)
         self.fail_all()
-        self.run_for(WAITS[0] + STEP)
-        self.fail_all()
+        for wait in WAITS[:2]:
+            self.run_for(wait + STEP)
+            self.fail_all()
+        self.run_for(NUDGE_SECONDS)
         self.asked.clear()
 
     def fail_all(self) -> None:
@@ -201,6 +203,16 @@ class NudgeTests(FollowersTestCase):
         for each in tuple(self.held):
             self.held.remove(each)
             each.errback(NotReachedError("refused"))
+
+    def test_not_too_often(self) -> None:
+        """Word that comes again and again has a node tried once in a second, and not more."""
+        assert self.held is not None
+        began = self.clock.seconds()
+        for _ in range(100):
+            self.followers.nudge(C)
+            self.fail_all()
+            self.clock.advance(0.1)
+        self.assertLessEqual(self.asked.count(C), self.clock.seconds() - began + 1)
 
     def test_one(self) -> None:
         """A node that is back is tried at once, the others when it is their time (JB-21)."""
