@@ -197,9 +197,10 @@ class DescribeTests(SynchronousTestCase):
         claims = (Claim("roster", A, addresses=("10.0.0.1",), services={"cl": 1}), mdns(A, cl=2, ni=2))
         self.assertEqual(candidates("cl", reach("cl", claims, Known())), (Place("10.0.0.1", 1),))
         self.assertEqual(candidates("ni", reach("ni", claims, Known())), (Place("10.0.0.1", 2),))
-        known = Known(authenticated=NodeInfo(host_uuid=A, services={"cl": 3, "em": 4}), confirmed={"cl": Place("10.0.0.9", 8)})
+        answer = NodeInfo(host_uuid=A, services={"cl": 3, "em": 4})
+        known = Known(authenticated=answer, confirmed={"cl": Place("10.0.0.9", 8)})
         self.assertEqual(candidates("cl", reach("cl", claims, known)), (Place("10.0.0.9", 8), Place("10.0.0.1", 1)))
-        self.assertEqual(candidates("em", reach("em", claims, known)), (Place("10.0.0.1", 4),))
+        self.assertEqual(candidates("em", reach("em", claims, known)), (Place("10.0.0.9", 4), Place("10.0.0.1", 4)))
 
     def test_self(self) -> None:
         """This node is online, in its own cluster, and at 127.0.0.1 where it has no other address (DS-43)."""
