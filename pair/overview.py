@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pair.neighbours import Neighbours
     from pair.proxy.facades import Facades
     from pair.proxy.plane import Plane
+    from pair.proxy.steering import Steering
     from pair.records.telemetry import Hardware
     from pair.settings import Settings
     from pair.sharing import Sharing
@@ -69,6 +70,7 @@ class Overview:
         cluster: Clustering,
         neighbours: Neighbours,
         sharing: Sharing,
+        steering: Steering,
         components: Callable[[], tuple[Component, ...]],
     ) -> None:
         self.revision = Revision()
@@ -89,6 +91,7 @@ class Overview:
         self._cluster = cluster
         self._neighbours = neighbours
         self._sharing = sharing
+        self._steering = steering
         self._nodes = KnownNodes(engines.inventory, neighbours, sharing)
         self._components = components
         self._started_at = now()
@@ -145,6 +148,7 @@ class Overview:
             errors=self._sharing.errors,
             cluster=self._cluster.sources,
             nodes=self._nodes,
+            steering=self._steering,
             job_commands=self._sharing.jobs,
             hide_error=self._sharing.errors.hide,
             peers=lambda: tuple(self._sharing.offers.values()),
@@ -161,12 +165,14 @@ class Overview:
                 sharing.offered,
                 sharing.withdrawn,
                 sharing.jobs.pending_changed,
+                self._steering.changed,
             ),
             "telemetry": (self._neighbours.collector.loads,),
             "engines": (self._engines.changed, sharing.offered, sharing.withdrawn),
             "errors": (sharing.errors.changed,),
             "cluster": (self._cluster.trust.changed,),
             "invitations": (self._cluster.invitations.changed,),
+            "routing": (self._steering.changed,),
         }
 
     def _figures(self) -> Mapping[str, Source]:

@@ -239,6 +239,7 @@ class Parts:
             cluster=self._cluster,
             neighbours=self._neighbours,
             sharing=self._sharing,
+            steering=self._steering,
             components=lambda: self.services.tree(),
         )
         self._control = build_control(

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from pair.addresses import parse_node
 from pair.choices import SettingLocked
-from pair.control import cluster, errors, jobs, nodes, routing, streaming, views
+from pair.control import cluster, errors, jobs, nodes, routing, steering, streaming, views
 from pair.control.openapi import document
 from pair.control.reading import invalid, read_body, read_query
 from pair.control.route import Nothing
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pair.control.events import EventHub
     from pair.control.revision import Revision
     from pair.control.route import Route
-    from pair.control.sources import ClusterSources, ControlSources, JobCommands, Nodes
+    from pair.control.sources import ClusterSources, ControlSources, JobCommands, Nodes, Steering
     from pair.surfaces.site import SurfaceRequest
 
 
@@ -120,8 +120,27 @@ class ControlApi:
 
     def get_routing(self, query: Nothing) -> Reply:
         """UI-54, RT-54."""
-        facades = [each.facade for each in self._sources.facades.endpoints()]
-        return json_reply(routing.routing(self._sources.scheduling, facades))
+        return json_reply(routing.routing(self._sources))
+
+    async def choose_policy(self, query: Nothing, asked: steering.PolicyBody) -> Reply:
+        """UI-54, RT-60."""
+        await steering.policy_chosen(self._steering, asked)
+        return json_reply(routing.routing(self._sources))
+
+    async def select_node(self, query: Nothing, asked: steering.SelectionBody) -> Reply:
+        """UI-55, RT-27."""
+        await steering.selected(self._steering, asked, self._entry(asked.node))
+        return json_reply(routing.routing(self._sources))
+
+    async def unselect_node(self, query: Nothing, facade: str) -> Reply:
+        """UI-55, RT-27."""
+        await steering.unselected(self._steering, facade)
+        return json_reply(routing.routing(self._sources))
+
+    async def drain_node(self, query: Nothing, asked: steering.DrainBody, id: str) -> Reply:
+        """UI-36, RT-22."""
+        await steering.drained(self._steering, asked, self._entry(id))
+        return json_reply(self._entry(id))
 
     def explain_routing(self, query: Nothing, asked: routing.ExplainBody) -> Reply:
         """UI-56, RT-67."""
@@ -236,6 +255,12 @@ class ControlApi:
             raise _not_up()
         return self._sources.job_commands
 
+    @property
+    def _steering(self) -> Steering:
+        if self._sources.steering is None:
+            raise _not_up()
+        return self._sources.steering
+
     def _entry(self, id: str) -> nodes.NodeView:
         return nodes.node(self._nodes, id, self._sources.node)
 
@@ -249,8 +274,7 @@ class ControlApi:
         except NoSuchFacade:
             raise Refused(404, "no_such_endpoint", "There is no such facade.") from None
         except SettingLocked as locked:
-            message = f"It is set by the {locked.source.name}, and so cannot be changed while the node runs."
-            raise Refused(409, locked.code, message, key=locked.key, source=locked.source.where) from None
+            raise steering.fixed(locked) from None
         except PortReserved:
             raise invalid("port", "That port is kept for another part of PAIR, or for an engine.") from None
         except PortOccupied as occupied:

@@ -81,13 +81,15 @@ class NodeView(NodeEntry, frozen=True, rename="camel", kw_only=True):
     """An entry of the directory, and what others know of its node (UI-33).
 
     ``engines`` and ``drained`` are None for one that has told nothing of
-    itself; ``active_jobs`` are those that it works on. ``manual`` are the
-    addresses by which people gave it.
+    itself; ``active_jobs`` are those that it works on. ``drain_reason`` is in
+    the words of whoever drained it. ``manual`` are the addresses by which
+    people gave it.
     """
 
     engines: tuple[NodeEngine, ...] | None = None
     active_jobs: int = 0
     drained: bool | None = None
+    drain_reason: str | None = None
     manual: tuple[ManualNode, ...] = ()
 
 
@@ -152,6 +154,7 @@ def node_views(
                 engines=None if offers is None else tuple(map(NodeEngine.of, offers.engines)),
                 active_jobs=active_jobs.get(entry.uuid or "", 0),
                 drained=None if offers is None else offers.drained,
+                drain_reason=None if offers is None else offers.drain_reason,
                 manual=tuple(each for each in manual if entry.key in (each.uuid, manual_key(each))),
             )
         )

@@ -14,9 +14,8 @@ from msgspec import Meta, Struct
 from pair.control import errors, jobs, views
 from pair.control.cluster_routes import CLUSTER_ROUTES, NODE_ROUTES
 from pair.control.route import BASE, EVENTS, TEXT, Route
-from pair.control.routing import ExplainBody, Routing
+from pair.control.routing_routes import ROUTING_ROUTES
 from pair.records.jobs import ShownJob
-from pair.routing.explain import Explanation
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -155,24 +154,7 @@ ROUTES: tuple[Route, ...] = (
         answer=jobs.Cleared,
         cli="job clear",
     ),
-    Route(
-        method="GET",
-        path=f"{BASE}/routing",
-        operation="get_routing",
-        summary="The policy, where each facade would send a chat now, and what is held against engines.",
-        answer=Routing,
-        cli="route show",
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/routing/explain",
-        operation="explain_routing",
-        summary="Where a request would go, and why not elsewhere; nothing is sent or reserved.",
-        body=ExplainBody,
-        example=ExplainBody("ollama", "/api/chat", "llama3.2"),
-        answer=Explanation,
-        cli="route explain",
-    ),
+    *ROUTING_ROUTES,
     Route(
         method="GET",
         path=f"{BASE}/errors",

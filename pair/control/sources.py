@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pair.proxy.scheduling import SchedulerService
     from pair.records.cluster import AuditRow, CodeKind, Invitation, Roster
     from pair.records.endpoints import Endpoint
-    from pair.records.engines import EngineAddress, NodeInventory
+    from pair.records.engines import Drain, EngineAddress, NodeInventory
     from pair.records.errors import ServiceError
     from pair.records.jobs import Job, JobChanged
     from pair.records.nodes import ManualNode
@@ -101,6 +101,33 @@ class Errors(Protocol):
         """Take one of this node from sight, else :class:`pair.errors.book.NotDismissable` (JB-74)."""
 
 
+class Steering(Protocol):
+    """What people decide of routing: :class:`pair.proxy.steering.Steering`, as far as the API needs it.
+
+    What cannot be written is an error of the store, and then nothing has changed.
+    """
+
+    @property
+    def policies(self) -> Sequence[str]:
+        """The names of those that can be chosen."""
+
+    @property
+    def facades(self) -> Sequence[str]:
+        """Those on which a node can be selected."""
+
+    def choose_policy(self, name: str) -> Awaitable[None]:
+        """Plan by that one; ``NoSuchPolicy`` of that module, or ``SettingLocked``, where that cannot be."""
+
+    def select(self, facade: str, node: str) -> Awaitable[None]:
+        """Prefer the node of that UUID on a facade."""
+
+    def unselect(self, facade: str) -> Awaitable[None]:
+        """Prefer none."""
+
+    def drain(self, drain: Drain | None) -> Awaitable[None]:
+        """Let this node take no new work; None: let it take it again."""
+
+
 class Cluster(Protocol):
     """The cluster, this node in it, and what is done to both.
 
@@ -180,6 +207,7 @@ class ControlSources:
         errors: what is wrong.
         cluster: membership and pairing.
         nodes: who is there.
+        steering: what people decide of routing.
         job_commands: what is done to jobs.
         hide_error: takes an entry of any node, by that and its id, from sight on this one until its ``first_at``
             changes (JB-73), else :class:`pair.errors.view.NoSuchEntry`.
@@ -201,6 +229,7 @@ class ControlSources:
     errors: Errors
     cluster: ClusterSources | None = None
     nodes: Nodes | None = None
+    steering: Steering | None = None
     job_commands: JobCommands | None = None
     hide_error: Callable[[str, str], object] | None = None
     peers: Callable[[], Sequence[NodeInventory]] = tuple

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pair.control.changes import Reading
 from pair.control.errors import shown
 from pair.control.nodes import LATEST_MS, NodeView
+from pair.control.routing import Routing, routing
 from pair.control.views import EngineView, all_engines
 from pair.jobs.view import JobFilter
 from pair.records.jobs import TERMINAL, Job, ShownJob
@@ -157,7 +158,21 @@ def still_roster(roster: Roster) -> Roster:
     return replace(roster, members=tuple(replace(each, last_seen_at=None) for each in roster.members))
 
 
-STILL: Mapping[str, Callable[[Any], Any]] = {"nodes": still_node, "engines": still_engine, "cluster": still_roster}
+def still_routing(found: Routing) -> Routing:
+    """Where requests go, without the ages of the samples behind it, nor the count of its changes."""
+    facades = tuple(
+        replace(order, candidates=tuple(replace(each, telemetry_age_ms=None) for each in order.candidates))
+        for order in found.facades
+    )
+    return replace(found, generation=0, facades=facades)
+
+
+STILL: Mapping[str, Callable[[Any], Any]] = {
+    "nodes": still_node,
+    "engines": still_engine,
+    "cluster": still_roster,
+    "routing": still_routing,
+}
 """What of a record is told when it changes; the rest is told with it, and lists and ``telemetry`` have it (UI-64)."""
 
 
@@ -176,6 +191,7 @@ def topics(sources: ControlSources) -> tuple[dict[str, Callable[[], Reading]], C
         "errors": lambda sources: {f"{each.node}/{each.id}": each for each in shown(sources.errors.entries())},
         "cluster": lambda sources: {} if sources.cluster is None else {"cluster": sources.cluster.cluster.roster()},
         "invitations": _invitations,
+        "routing": lambda sources: {"routing": routing(sources)},
     }
     found = {topic: TableTopic(partial(read, sources), stopping).read for topic, read in tables.items()}
     return {**found, "jobs": jobs.read}, jobs.changed

@@ -176,6 +176,10 @@ class SchedulerService(Service):
             # The labels follow the hardware, which may have become known only now.
             self._inventory_changed(self._engines.inventory())
 
+    def telemetry_age(self, node: str) -> float | None:
+        """Seconds since the last sample of how busy a node is was taken; None: there is none."""
+        return self._scheduler.age(node, self._monotonic())
+
     def evidence(self, node: str) -> None:
         """Another node has shown that it lives: whoever fell silent there is tried again (RT-50)."""
         self.holds.heard(node)

@@ -81,6 +81,11 @@ class Steering(Service):
         self.members_changed()
 
     @property
+    def facades(self) -> tuple[str, ...]:
+        """Those on which a node can be selected."""
+        return FACADES
+
+    @property
     def policies(self) -> tuple[str, ...]:
         """The names of those that can be chosen."""
         return tuple(self._policies)

@@ -118,6 +118,11 @@ class Scheduler:
         gauge = Gauge.first(sample) if before is None else before.gauge.after(sample)
         self._readings[node] = _Reading(gauge, now - age + self._freshness)
 
+    def age(self, node: str, now: float) -> float | None:
+        """Seconds since the last sample of a node was taken that its sender vouched for; None: there is none."""
+        reading = self._readings.get(node)
+        return None if reading is None else now - (reading.fresh_until - self._freshness)
+
     def recompute(self, now: float) -> Snapshot | None:
         """The next snapshot, or None when nothing in it would differ from the last (RT-32)."""
         ranks = [Rank(node, self._counts.get(node, 0), self._pressure(node, now)) for node in self._nodes]

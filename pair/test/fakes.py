@@ -15,10 +15,11 @@ from pair.errors.book import ErrorBook
 from pair.errors.conditions import CONDITIONS as ERRORS
 from pair.errors.registry import Registry
 from pair.events import Signal
-from pair.interfaces import ILocalEngines
+from pair.interfaces import ILocalEngines, IRoutingPolicy
 from pair.jobs.conditions import CONDITIONS as JOBS
 from pair.proxy.conditions import CONDITIONS as PROXY
 from pair.records.engines import EngineAddress, EngineInventory, NodeInventory
+from pair.routing.policies import Ranked
 from pair.supervision.conditions import CONDITIONS as SUPERVISION
 from pair.test.routing.facts import LMSTUDIO
 
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pair.privacy import Secret
+    from pair.routing.candidates import Candidate, Request
     from pair.routing.dialects import Dialect
+    from pair.routing.policies import View
 
 DIALECTS = {
     each.kind: each
@@ -139,3 +142,13 @@ class MemoryStore:
     def close(self) -> None:
         """The end."""
         self._connection.close()
+
+
+@implementer(IRoutingPolicy)
+class Backwards:
+    """By node id from the end."""
+
+    name = "backwards"
+
+    def rank(self, request: Request, candidates: Sequence[Candidate], view: View) -> Sequence[Ranked]:
+        return [Ranked(each, 0) for each in sorted(candidates, key=lambda each: each.node, reverse=True)]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
+from pair.choices import Choices
 from pair.cluster.refusing import Refusal
 from pair.control.app import ControlApi, control_resource
 from pair.control.auth import ControlGuard
@@ -29,6 +30,7 @@ from pair.jobs.service import JobFinished, NoSuchJob, NotOrigin
 from pair.jobs.view import JobView
 from pair.privacy import Secret
 from pair.proxy.scheduling import SchedulerService
+from pair.proxy.steering import Steering
 from pair.records.cluster import (
     AuditRow,
     ClusterName,
@@ -40,15 +42,24 @@ from pair.records.cluster import (
     RosterMember,
 )
 from pair.records.endpoints import Endpoint
-from pair.records.engines import EngineAddress, EngineInventory, EngineStatus, LoadedInstance, Model, NodeInventory
+from pair.records.engines import (
+    Drain,
+    EngineAddress,
+    EngineInventory,
+    EngineStatus,
+    LoadedInstance,
+    Model,
+    NodeInventory,
+)
 from pair.records.errors import Condition, ServiceError, ShownError
 from pair.records.jobs import JobChanged
 from pair.records.nodes import ManualNode, NodeEntry, NodeHardware, NodeWarning
 from pair.records.telemetry import Cpu, Gpu, GpuSample, Memory, Sample, System
 from pair.routing.policies.pressure import PressurePolicy
+from pair.settings import load
 from pair.supervision.components import Component
 from pair.surfaces.site import SurfaceSite
-from pair.test.fakes import FakeEngines
+from pair.test.fakes import Backwards, FakeEngines
 from pair.test.surfaces.wire import Answer, Conversation, request
 
 if TYPE_CHECKING:
@@ -388,6 +399,22 @@ class FakeInvitations:
         return self.change(id, state=state, ended_at=NOW)
 
 
+class NoStore:
+    """A store of choices that keeps none; with ``fault`` it does not take any.
+
+    It is also the connection to itself.
+    """
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+
+    def write(self, work: Callable[[Any], T]) -> Deferred[T]:
+        return succeed(work(self)) if self.fault is None else fail(self.fault)
+
+    def execute(self, statement: str, values: object) -> None:
+        """Nothing is written."""
+
+
 class NoHistory:
     """A history in which nothing is."""
 
@@ -459,9 +486,25 @@ class Node:
             self.errors,
         )
         self.scheduling.startService()
+        self.store = NoStore()
+        self.steer()
         self.key: object = 1
         self.hub = build_hub(self.clock, self.sources, self.revision, lambda: self.key)
         self.hub.startService()
+
+    def steer(self, *options: str) -> None:
+        """People may choose what these options leave open."""
+        store: Any = self.store
+        choices = Choices(store, load(options), self.clock)
+        policies = (PressurePolicy(), Backwards())
+        arguments = (self.drain, lambda: {NODE, RACK}, self.errors)
+        self.steering = Steering(choices, self.scheduling, policies, *arguments)
+
+    def drain(self, drain: Drain | None) -> None:
+        self.inventory = replace(
+            self.inventory, drained=drain is not None, drain_reason=None if drain is None else drain.reason
+        )
+        self.nodes.inventories[NODE] = self.inventory
 
     def service(self) -> ServiceStatus:
         return ServiceStatus(
@@ -491,11 +534,12 @@ class Node:
             errors=self.shown_errors,
             cluster=ClusterSources(self.cluster, self.invitations),
             nodes=self.nodes,
+            steering=self.steering,
             job_commands=self.job_commands,
             hide_error=self.shown_errors.hide,
             peers=lambda: self.peers,
             follow_jobs=self.job_changes.subscribe,
-            changes={"errors": (self.errors.changed, self.errors.removed)},
+            changes={"errors": (self.errors.changed, self.errors.removed), "routing": (self.steering.changed,)},
         )
 
     def site(self) -> SurfaceSite:

@@ -37,6 +37,7 @@ def example_path(route: Route) -> str:
     return (
         route.path.replace("<origin>", "self")
         .replace("/nodes/manual/<id>", f"/nodes/manual/{SHED.id}")
+        .replace("/nodes/<id>/drain", "/nodes/self/drain")
         .replace("/nodes/<id>", f"/nodes/{RACK}")
         .replace("<node>", "self")
         .replace("<facade>", "ollama")

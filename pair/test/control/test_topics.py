@@ -13,13 +13,14 @@ from pair.control.events import SUBSCRIBERS_MAX
 from pair.control.route import BASE
 from pair.control.topics import ACTIVE_MAX, ENDED_MAX, UNREAD_MAX
 from pair.records.jobs import Job, JobChanged, ShownJob, Usage
+from pair.records.telemetry import CompactTelemetry
 from pair.test.control.samples import INVENTORY, INVITED, MAC, NODE, NOW, RACK, ROSTER, TOKEN, Node
 from pair.test.surfaces.wire import Conversation, request, unchunked
 
 if TYPE_CHECKING:
     from pair.jobs.ledger import OpenJob
 
-TOPICS = {"service", "nodes", "telemetry", "engines", "jobs", "errors", "cluster", "invitations"}
+TOPICS = {"service", "nodes", "telemetry", "engines", "jobs", "errors", "cluster", "invitations", "routing"}
 
 
 class Following:
@@ -181,6 +182,24 @@ class TopicTests(StreamTestCase):
         self.node.clock.advance(0.1)
         ((topic, key, _),) = following.changes()
         self.assertEqual((topic, key), ("errors", f"{NODE}/test:broken:lamp"))
+
+    def test_routing(self) -> None:
+        """What is chosen is told at once, a load within 1.1 s, and the age of a sample not by itself (UI-64)."""
+        self.node.scheduling.observe(CompactTelemetry(NODE, 90.0, True, 0, 0, "self"))
+        self.node.clock.advance(1)
+        following = self.follow("?topics=routing")
+        shown = following.snapshot()["routing"]["routing"]
+        self.assertEqual(shown, self.node.ask("GET", f"{BASE}/routing").json)
+        self.node.clock.pump([0.1] * 12)
+        self.assertEqual(following.changes(), [])
+        self.node.ask("PUT", f"{BASE}/routing/selection", b'{"facade":"ollama","node":"self"}')
+        self.node.clock.advance(0.1)
+        ((topic, key, value),) = following.changes()
+        self.assertEqual((topic, key, value["facades"][1]["selection"]), ("routing", "routing", NODE))
+        self.admit().attempt_began(NODE, "embedded", "pressure", "")
+        self.node.clock.pump([0.1] * 12)
+        ((_, _, value),) = following.changes()
+        self.assertEqual(value["facades"][1]["candidates"][0]["pending"], 1)
 
     def test_what_changes_all_the_time(self) -> None:
         """Figures and times alone are no news; who comes anew gets the newest all the same (UI-64)."""

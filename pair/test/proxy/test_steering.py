@@ -5,41 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
-from zope.interface import implementer
 
 from pair.choices import Choices, SettingLocked, drained, routing_policy, selection
-from pair.interfaces import IRoutingPolicy
 from pair.proxy.steering import NoSuchPolicy, Steering
 from pair.records.engines import Drain
 from pair.routing.candidates import Request
 from pair.routing.dialects import match
-from pair.routing.policies import Ranked
 from pair.routing.policies.pressure import PressurePolicy
 from pair.settings import load
-from pair.test.fakes import MemoryStore
+from pair.test.fakes import Backwards, MemoryStore
 from pair.test.proxy.bench import CHAT, DONE, NODE, BenchCase
 from pair.test.proxy.network import response
 from pair.test.routing.facts import engine, node
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from twisted.internet.defer import Deferred
 
-    from pair.routing.candidates import Candidate
-    from pair.routing.policies import View
-
 PEER = "b0b0"
-
-
-@implementer(IRoutingPolicy)
-class Backwards:
-    """By node id from the end."""
-
-    name = "backwards"
-
-    def rank(self, request: Request, candidates: Sequence[Candidate], view: View) -> Sequence[Ranked]:
-        return [Ranked(each, 0) for each in sorted(candidates, key=lambda each: each.node, reverse=True)]
 
 
 class SteeringCase(BenchCase):
