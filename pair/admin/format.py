@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pair.admin.job_format import jobs_under_way
 from pair.admin.tables import section, state, table
-from pair.admin.words import EXCLUDED, NOTHING, REFUSED, ago, note, reason, size, span, word
+from pair.admin.words import EXCLUDED, HEADS, NOTHING, REFUSED, ago, note, reason, size, span, word
 
 if TYPE_CHECKING:
     from pair.admin.naming import Names
@@ -108,7 +108,7 @@ def models(found: Iterable[Row], names: Names) -> RenderableType:
 def routing(found: Row, now: int, names: Names) -> RenderableType:
     """Where each facade would send a chat, and what is held (UI-54)."""
     orders = [
-        section(word(each["facade"]), _candidates(each["candidates"], now, each.get("wouldAnswer"), names))
+        section(_facade(each, names), _candidates(each["candidates"], now, each.get("wouldAnswer"), names))
         for each in found["facades"]
     ]
     held = [
@@ -126,9 +126,26 @@ def routing(found: Row, now: int, names: Names) -> RenderableType:
     return Group(Text(f"policy {word(found.get('policy'))}", style="dim"), *orders, section("Held", drawn))
 
 
+def _facade(order: Row, names: Names) -> str:
+    """A facade, with the node that a person selected for it."""
+    name, selected = word(order["facade"]), order.get("selection")
+    if selected is None:
+        return name
+    doubt = "" if order.get("head") == "selection" else ", but cannot serve"
+    return f"{name}: {names.of(selected)} is selected{doubt}"
+
+
+def policies(found: Row) -> RenderableType:
+    """The routing policies (UI-54)."""
+    rows = [(word(each), "in force" if each == found.get("policy") else "") for each in found.get("policies", ())]
+    return table(("POLICY", ""), rows, "No policy can be chosen now.")
+
+
 def explanation(found: Row, now: int, names: Names) -> RenderableType:
     """Where one request would go (UI-56)."""
-    return _candidates(found["candidates"], now, found.get("wouldAnswer"), names)
+    drawn = _candidates(found["candidates"], now, found.get("wouldAnswer"), names)
+    head = HEADS.get(found.get("head") or "")
+    return drawn if head is None else Group(drawn, Text(head, style="dim"))
 
 
 def _candidates(found: Iterable[Row], now: int, answer: str | None, names: Names) -> RenderableType:
@@ -138,6 +155,8 @@ def _candidates(found: Iterable[Row], now: int, answer: str | None, names: Names
         hold = each.get("hold")
         if hold:
             terms.append(f"held ({word(hold.get('kind'))}) for {span(hold['until'] - now)}")
+        if each.get("telemetryAgeMs") is not None:
+            terms.append(f"GPU seen {span(each['telemetryAgeMs'])} ago")
         excluded, score = reason(EXCLUDED, each.get("excludedBy")), each.get("score")
         rows.append(
             (

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from pair import __version__
-from pair.admin import cluster, errors, events, invitations, jobs, nodes, places
+from pair.admin import cluster, errors, events, invitations, jobs, nodes, places, routing
 from pair.admin.api import decoded
 from pair.admin.directory import listed, names
 from pair.admin.failures import CommandError, Failed, Unreachable
@@ -50,6 +50,8 @@ for _command in (
     *(invitations.invite, invitations.pending, invitations.accept, invitations.decline, invitations.cancel),
 ):
     cli.add_command(_command)
+for _command in (routing.select, routing.auto, routing.policy):
+    route.add_command(_command)
 
 
 @cli.command()

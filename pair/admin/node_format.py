@@ -83,7 +83,7 @@ def node(found: Row, now: int) -> RenderableType:
         ("processor", together(", ", word(cpu.get("name")), _busy(cpu))),
         ("memory", together(" of ", size(memory.get("usedBytes")), size(memory.get("totalBytes")))),
         ("figures from", ago(found.get("hardwareAt"), now)),
-        ("drained", NOTHING if found.get("drained") is None else "yes" if found["drained"] else "no"),
+        ("drained", NOTHING if found.get("drained") is None else _drained(found, "yes") if found["drained"] else "no"),
         ("active jobs", word(found.get("activeJobs"))),
     ]
     parts = [facts(about), section("GPUs", _gpus(hardware)), section("Engines", _engine_table(found.get("engines")))]
@@ -187,9 +187,14 @@ def _engines(found: Row) -> str:
     return f"{there.count('running')} of {len(there)}{gone}"
 
 
+def _drained(found: Row, said: str) -> str:
+    """That it is, and why."""
+    return f"{said}: {note(found['drainReason'])}" if found.get("drainReason") else said
+
+
 def _remarks(found: Row) -> str:
     """What a person should know, in few words."""
-    said = ["drained"] if found.get("drained") else []
+    said = [_drained(found, "drained")] if found.get("drained") else []
     said += [note(each["text"]) for each in found.get("warnings", ())]
     said += [
         f"{place_of(each)}: {reason(RESULTS, each.get('result'))}"

@@ -75,6 +75,29 @@ def node_probe(session: Session, node: str) -> int:
     return 0 if found["answered"] else 1
 
 
+@node.command("drain")
+@click.argument("node", default="self")
+@click.option("--reason", metavar="TEXT", help="For whoever asks why.")
+@with_session
+def node_drain(session: Session, node: str, reason: str | None) -> None:
+    """Let this node take no new work; what is under way ends normally, and its clients are served by others."""
+    _drain(session, node, {"drained": True, "reason": reason})
+    session.hint(f"\nTo undo it: {session.command('node undrain')}")
+
+
+@node.command("undrain")
+@click.argument("node", default="self")
+@with_session
+def node_undrain(session: Session, node: str) -> None:
+    """Let this node take work again."""
+    _drain(session, node, {"drained": False})
+
+
+def _drain(session: Session, node: str, asked: Row) -> None:
+    body = session.api.put(f"/nodes/{segment(str(entry_of(node, listed(session))['key']))}/drain", asked)
+    session.show(body, lambda: _tables().nodes([decoded(body)], session.now()))
+
+
 def _given(session: Session, text: str) -> Row:
     """The address that ``text`` is, or the only one of the node that it means.
 

@@ -38,6 +38,12 @@ REFUSED = {
 }
 """Why nobody may, by code (RT-21)."""
 
+HEADS = {
+    "selection": "The node that is selected for this facade comes first; to undo that: pair-admin route auto.",
+    "selection_ineligible": "The node that is selected for this facade cannot serve this request.",
+}
+"""What became of the node that a person selected (RT-27)."""
+
 
 RESULTS = {
     "ok": "it answers",

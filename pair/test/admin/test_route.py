@@ -78,4 +78,4 @@ class RouteTests(SynchronousTestCase):
     def test_alone(self) -> None:
         """The noun alone says which verbs there are."""
         self.assertEqual(self.desk.run("route"), 2)
-        self.assertIn("explain, show", self.desk.err.getvalue())
+        self.assertIn("auto, explain, policy, select, show", self.desk.err.getvalue())
