@@ -93,6 +93,7 @@ class Watch(Generic[R]):
         self._faults: deque[float] = deque(maxlen=FAULTS)
         self._foreign = False
         self._outage = False
+        self._tried = False
 
     @property
     def state(self) -> FeedState:
@@ -124,13 +125,19 @@ class Watch(Generic[R]):
     def broken(self, reason: str) -> None:
         """There is no stream, or no more; ``reason`` is for the log."""
         state = self._state
-        if self._outage:
+        if not self._outage and not self._tried and state.state == "none":
+            # Of two nodes that have just paired, one is known to the other a moment later.
+            log.debug(
+                "No {feed} feed of node {node} yet: {reason}.", feed=state.feed, node=state.origin, reason=reason
+            )
+        elif self._outage:
             log.debug(
                 "Still no {feed} feed of node {node}: {reason}.", feed=state.feed, node=state.origin, reason=reason
             )
         else:
             self._outage = True
             log.warn("No {feed} feed of node {node}: {reason}.", feed=state.feed, node=state.origin, reason=reason)
+        self._tried = True
         self.interrupted()
 
     def interrupted(self) -> None:

@@ -204,6 +204,18 @@ class LogTests(FollowerTestCase):
             ],
         )
 
+    def test_first_try(self) -> None:
+        """The first try at a member that was never followed may come too early, and is no outage; a second one is."""
+        self.network.fault = "refused"
+        with capturedLogs() as events:
+            self.follower.startService()
+            self.network.run(0.2, 0.1)
+            first = [each for each in events if each["log_level"] > LogLevel.debug]
+            self.network.run(30, 0.5)
+        shown = [each["log_level"] for each in events if each["log_level"] > LogLevel.debug]
+        self.assertEqual((first, shown), ([], [LogLevel.warn]))
+        self.follower.stopService()
+
     def test_no_line_for_a_stop(self) -> None:
         """A stop is no outage, and a stream that is well writes nothing (JB-84)."""
         with capturedLogs() as events:
