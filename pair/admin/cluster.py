@@ -8,6 +8,7 @@ import click
 
 from pair.admin.api import decoded, segment
 from pair.admin.asking import confirm, yes_option
+from pair.admin.directory import names
 from pair.admin.failures import Failed
 from pair.admin.grammar import Noun, with_session
 from pair.admin.naming import node_of
@@ -73,7 +74,7 @@ def cluster_leave(session: Session, yes: bool) -> None:
 def cluster_audit(session: Session, limit: int | None) -> None:
     """List what was done to trust, the newest first."""
     body = session.api.get("/cluster/audit", limit=limit)
-    session.show(body, lambda: _tables().audit(decoded(body)["audit"], session.now()))
+    session.show(body, lambda: _tables().audit(decoded(body)["audit"], session.now(), names(session)))
 
 
 @identity.command("show")

@@ -6,13 +6,16 @@ What another node says of itself is shown as that until a code has proven it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pair.admin.tables import facts, section, state, table
 from pair.admin.words import NOTHING, ago, note, short, span, word
+
+if TYPE_CHECKING:
+    from pair.admin.naming import Names
 
 Row = Mapping[str, Any]
 
@@ -160,14 +163,14 @@ def leaving(found: Row, before: Row) -> RenderableType:
     return Text(f"This node has left {word((before['cluster'] or {}).get('name'))}.{_told(found, _names(before))}")
 
 
-def audit(found: Iterable[Row], now: int) -> RenderableType:
+def audit(found: Iterable[Row], now: int, called: Names) -> RenderableType:
     """What was done to trust."""
     rows = [
         (
             ago(each.get("at"), now),
             word(each["event"]).replace("_", " "),
-            short(each.get("actor")),
-            short(each.get("subject")),
+            called.of(each.get("actor")),
+            called.of(each.get("subject")),
             note(", ".join(f"{name} {value}" for name, value in each.get("detail", {}).items() if value is not None)),
         )
         for each in found
