@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pair.privacy import Secret
+    from pair.records.engines import Drain
     from pair.routing.candidates import Candidate, Request
     from pair.routing.dialects import Dialect
     from pair.routing.policies import View
@@ -57,6 +58,7 @@ class FakeEngines:
         reading: The lists being read: fire one to end its reading.
         refreshed: How often an engine's lists were asked for.
         reads_at_once: Whether a reading ends as it begins.
+        drained: Whether the node takes no new work.
     """
 
     def __init__(self, node: str, *engines: EngineInventory) -> None:
@@ -70,12 +72,18 @@ class FakeEngines:
         self.reading: dict[str, Deferred[None]] = {}
         self.refreshed: list[str] = []
         self.reads_at_once = True
+        self.drained = False
         self._node = node
         self._engines = {each.status.id: each for each in engines}
 
     def put(self, engine: EngineInventory) -> None:
         """An engine is now so."""
         self._engines[engine.status.id] = engine
+        self.changed.emit(self.inventory())
+
+    def drain(self, drain: Drain | None) -> None:
+        """The node takes no new work, or takes it again."""
+        self.drained = drain is not None
         self.changed.emit(self.inventory())
 
     def set_status(self, engine: str, **fields: Any) -> None:
@@ -89,7 +97,7 @@ class FakeEngines:
 
     def inventory(self) -> NodeInventory:
         """See :class:`pair.interfaces.ILocalEngines`, as all that follows."""
-        return NodeInventory(self._node, tuple(self._engines.values()))
+        return NodeInventory(self._node, tuple(self._engines.values()), self.drained)
 
     def dialect(self, engine: str) -> Dialect:
         return DIALECTS[self._engines[engine].status.kind]

@@ -8,6 +8,7 @@ from pair.cluster.pins import PeerLeaf
 from pair.protocols.http_server import HTTPServerFactory, HTTPServerProtocol
 from pair.proxy.ingress import Ingress, NotMember, Peers
 from pair.proxy.replies import refusal, reply
+from pair.records.engines import Drain
 from pair.test.proxy.bench import CHAT, DONE, LINE, Bench, BenchCase
 from pair.test.proxy.network import INTERIM, LAST_CHUNK, Client, Socket, chunk, response, stream
 from pair.test.routing.facts import engine
@@ -64,6 +65,18 @@ class IngressTests(BenchCase):
             client = self.asks(bench, **fields)
             self.assertEqual((client.answer.status, client.answer.fields["x-pair-error"]), (503, "no_local_engine"))
         self.assertEqual(bench.contacted(), [])
+
+    def test_drained(self) -> None:
+        """RT-22, PX-88: a drained node takes no new work, says so, and ends what it works on."""
+        bench = self.bench()
+        before = self.asks(bench)
+        bench.engines.drain(Drain())
+        client = self.asks(bench)
+        fields = client.answer.fields
+        self.assertEqual((client.answer.status, fields["x-pair-fault"]), (503, "drained"))
+        bench.a.answers(response(200, DONE))
+        bench.advance()
+        self.assertEqual((before.answer.status, bench.contacted()), (200, ["a"]))
 
     def test_no_engine(self) -> None:
         """PX-88: an engine of the other facade's kind is none."""

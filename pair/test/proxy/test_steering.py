@@ -92,6 +92,18 @@ class SelectionTests(SteeringCase):
         self.node.a.answers(response(200, DONE))
         self.assertTrue(str(self.node.job.why).endswith("; rank=1/2; head=selection"))
 
+    def test_failover(self) -> None:
+        """RT-24: it is tried first though it is held; where it fails another serves, whom nobody chose."""
+        self.done(self.steering.select("ollama", NODE))
+        for _ in range(4):
+            self.node.client.asks("POST", "/api/chat", CHAT)
+            self.node.a.answers(response(500))
+            self.node.members.machines[PEER].answers(response(200, DONE))
+            job = self.node.job
+            self.assertEqual([each.node for each in job.attempts], [NODE, PEER])
+            self.assertTrue(str(job.why).endswith("rank=1/1; after=status500"))
+        self.assertIn("routing:node_failing:", " ".join(self.node.entries))
+
     def test_ineligible(self) -> None:
         """It is passed over while it cannot serve, and kept: offline is not gone."""
         self.done(self.steering.select("ollama", PEER))
@@ -178,3 +190,17 @@ class DrainTests(SteeringCase):
         self.store.broken = True
         self.failureResultOf(self.steering.drain(Drain()), OSError)
         self.assertEqual((self.drains[-1], self.choices.get(drained())), (None, None))
+
+    def test_own_clients(self) -> None:
+        """Whoever asks a drained node is served by others; where nobody else can, that is said."""
+        self.node.engines.drain(Drain())
+        self.node.client.asks("POST", "/api/chat", CHAT)
+        self.node.members.machines[PEER].answers(response(200, DONE))
+        self.assertEqual((self.node.client.answer.status, self.node.contacted()), (200, []))
+        self.node.scheduling.drop_peer(PEER)
+        client = self.node.connect()
+        client.asks("POST", "/api/chat", CHAT)
+        answer = client.answer
+        self.assertEqual((answer.status, answer.fields["x-pair-error"]), (502, "owners_excluded"))
+        self.node.engines.drain(None)
+        self.assertEqual(self.first(), (NODE, None))

@@ -160,3 +160,14 @@ class TelemetryTests(SynchronousTestCase):
         for age in (-1.0, math.nan, math.inf):
             with self.assertRaises(ValueError):
                 self.scheduler.observe("a", 0.0, True, age, 0.0)
+
+
+class AgeTests(SynchronousTestCase):
+    def test_age(self) -> None:
+        """That of the last sample which counted, with the age that it came with; none of one that is unknown."""
+        made = scheduler("a")
+        self.assertIsNone(made.age("a", 0.0))
+        made.observe("a", 50.0, True, 1.5, 10.0)
+        self.assertEqual((made.age("a", 10.0), made.age("a", 30.0), made.age("b", 10.0)), (1.5, 21.5, None))
+        made.observe("a", None, False, 0.0, 31.0)
+        self.assertIsNone(made.age("a", 31.0))
