@@ -371,6 +371,7 @@ class DirectoryService(MultiService):
     def _probed(self, checked: Checked) -> NodeEntry:
         if checked.answer is not None:
             self._nodes.checked(checked.key, checked.answer)
+            self._nodes.refresh(checked.key)
         entry = self.get(checked.key)
         if entry is None:
             raise KeyError(checked.key)

@@ -467,6 +467,9 @@ class ToldTests(DirectoryCase):
         self.answer(A)
         entry = self.successResultOf(self.directory.probe(A))
         self.assertEqual((entry.key, entry.presence), (A, "online"))
+        self.go(3)
+        entry = self.successResultOf(self.directory.probe(A))
+        self.assertEqual((entry.evidence, entry.last_heard_at), ("probe_ni", self.now()))
         self.assertEqual(self.successResultOf(self.directory.probe(ME)).key, ME)
         self.failureResultOf(self.directory.probe(B), KeyError)
 

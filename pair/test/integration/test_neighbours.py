@@ -51,7 +51,7 @@ class MulticastTests(HostTestCase):
         self._start_avahi(avahi, here)
         first = self.node_on(here)
         second = self.node_on(here, *self._other_ports())
-        second.port = 0
+        second.ports = dict.fromkeys(second.ports, 0)
         far = self.node_on(there)
         for each in (first, second, far):
             each.launch()

@@ -316,7 +316,7 @@ class FieldCaseTests(ClusterTestCase):
             complete(job)
             self.run_for(0.25)
             self.b.followers[A].nudge()
-            self.run_for(0.25)
+            self.run_for(1.5)  # two tries are a second apart at least
             told = [each.job.state for each in self.b.changes if each.job and each.job.id == job.id]
             self.assertEqual(told.count("completed"), 1)
             self.assertEqual(len(told), len(set(told)))

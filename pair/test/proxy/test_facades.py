@@ -20,7 +20,6 @@ from pair.test.proxy.network import LAST_CHUNK, Client, Engine, Ports, Socket, c
 from pair.test.routing.facts import engine
 
 if TYPE_CHECKING:
-
     from pair.records.endpoints import Endpoint
 
 BLOCKED = "proxy:alias_blocked:ollama"
