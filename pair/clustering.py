@@ -80,6 +80,7 @@ class Clustering:
         invitations: those under way, in both directions.
         peering: the ports for other nodes.
         heard: emits the UUID of each member that asks something.
+        loaded: emits once, at the start: from now on it is known who is a member.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Clustering:
         places: Callable[[str, str], Sequence[Place]],
     ) -> None:
         self.heard: Signal[str] = Signal()
+        self.loaded: Signal[None] = Signal()
         self._reactor = reactor
         self._settings = settings
         self._identity = identity
@@ -184,7 +186,7 @@ class Clustering:
 
     def add_trust(self, services: OrderedServices) -> None:
         """Put behind ``services`` what must be known before anybody can ask (AR-12, CL-99)."""
-        services.add("membership", _Loaded(self.trust), required=True)
+        services.add("membership", _Loaded(self.trust, self.loaded), required=True)
 
     def add_peers(self, services: OrderedServices) -> None:
         """Put behind ``services`` what speaks with other nodes."""
@@ -290,17 +292,19 @@ class Clustering:
 class _Loaded(Service):
     """Trust, known from here on."""
 
-    def __init__(self, trust: TrustService) -> None:
+    def __init__(self, trust: TrustService, loaded: Signal[None]) -> None:
         self._trust = trust
+        self._loaded = loaded
 
     def startService(self) -> None:
-        """Read and judge what is stored (CL-99).
+        """Read and judge what is stored (CL-99), and tell all who go by it.
 
         Raises:
             StateError: It is not whole.
         """
         super().startService()
         self._trust.load()
+        self._loaded.emit(None)
 
 
 def _is_own(address: str) -> bool:

@@ -120,6 +120,7 @@ class Neighbours:
             now,
         )
         self.collector = collector = Collector(reactor, node, self.info, self._ask, random.uniform, now)
+        cluster.loaded.subscribe(self._trust_changed)
         trust.changed.subscribe(self._trust_changed)
         cluster.invitations.changed.subscribe(self._trust_changed)
         cluster.heard.subscribe(self.heard)

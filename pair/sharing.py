@@ -135,6 +135,7 @@ class Sharing:
         self.offered.subscribe(lambda offer: neighbours.directory.inventory_told(offer.node, now()))
         neighbours.directory.events.subscribe(self._node_event)
         neighbours.directory.woken.subscribe(lambda _: self._nudge(None))
+        cluster.loaded.subscribe(lambda _: self._set_members())
         cluster.trust.changed.subscribe(lambda _: self._set_members())
 
     def add_surfaces(self, services: OrderedServices) -> None:
@@ -163,7 +164,6 @@ class Sharing:
         services.add("inventory of others", self._offers)
         for followers in self._all_followers:
             services.add(f"{followers.feed} of others", followers)
-        self._set_members()
 
     @property
     def _all_followers(self) -> tuple[Followers[Any], ...]:
