@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IStreamClientEndpoint
 from zope.interface import implementer
 
 from pair.cluster.dialing import PeerUnreachable
-from pair.neighbours import FACADES
+from pair.neighbours import FACADES, SERVICES
 from pair.protocols.calls import Target
 from pair.protocols.http_client import DialTimeoutError, HandshakeError
 from pair.protocols.pool import ClientPool
@@ -41,6 +41,12 @@ IDLE_SECONDS = 60.0
 
 WARM_SECONDS = 20.0
 """Between two looks whether one is ready with each member that may serve."""
+
+SILENT_SECONDS = 12.0
+"""Without a sign of life, after which a member is asked whether it lives (PX-64)."""
+
+KNOCK_SECONDS = 2.0
+"""In which it must show that."""
 
 
 class Members(Service):
@@ -77,6 +83,10 @@ class Members(Service):
         self._scheduling = scheduling
         self._dialects = dialects
         self._offers: dict[str, NodeInventory] = {}
+        self._clock = clock
+        self._heard_at: dict[str, float] = {}
+        self._knocking: set[str] = set()
+        self._dead: set[str] = set()
         self._warming = Repeating(clock, WARM_SECONDS, self._warm, "Warm connections with members")
         directory.events.subscribe(self._node_event)
 
@@ -106,11 +116,24 @@ class Members(Service):
     def gone(self, node: str) -> bool:
         """See :class:`pair.proxy.plane.Members`."""
         entry = self._directory.get(node)
-        return entry is None or entry.presence == "offline"
+        if entry is None or entry.presence == "offline":
+            return True
+        # To discovery it lives for a minute from its last byte on, and a stream may not hang for so long.
+        if node not in self._dead | self._knocking and self._silence(node) >= SILENT_SECONDS:
+            self._knock(node)
+        return node in self._dead
 
     def moved(self, node: str) -> None:
         """See :class:`pair.proxy.plane.Members`."""
+        self.heard(node)
         self._directory.note(node, "inference")
+
+    # What it is told.
+
+    def heard(self, node: str) -> None:
+        """A member has shown that it lives."""
+        self._heard_at[node] = self._clock.seconds()
+        self._dead.discard(node)
 
     # What the scheduler is told.
 
@@ -122,6 +145,8 @@ class Members(Service):
     def withdrawn(self, node: str) -> None:
         """One is no member any more."""
         self._offers.pop(node, None)
+        self._heard_at.pop(node, None)
+        self._dead.discard(node)
         self._renew(node)
 
     def _renew(self, node: str) -> None:
@@ -158,6 +183,23 @@ class Members(Service):
             for facade in FACADES:
                 self._targets.pop((node, facade), None)
             self._renew(node)
+
+    def _silence(self, node: str) -> float:
+        """Seconds since its last sign of life."""
+        return self._clock.seconds() - self._heard_at.get(node, 0.0)
+
+    def _knock(self, node: str) -> None:
+        self._knocking.add(node)
+        places = self._directory.places(node, SERVICES["inventory"])
+        began = self._clock.seconds()
+        self._getter.knock(node, places, True, KNOCK_SECONDS).addCallback(self._knocked, node, began)
+
+    def _knocked(self, opened: bool, node: str, began: float) -> None:
+        self._knocking.discard(node)
+        if opened:
+            self.heard(node)
+        elif self._heard_at.get(node, 0.0) < began:
+            self._dead.add(node)
 
     def _warm(self) -> None:
         for offer in self._offers.values():

@@ -210,6 +210,7 @@ class Parts:
         sharing.withdrawn.subscribe(members.withdrawn)
         neighbours.collector.loads.subscribe(self._scheduling.observe)
         neighbours.proven.subscribe(self._scheduling.evidence)
+        neighbours.proven.subscribe(members.heard)
         cluster.trust.changed.subscribe(members.trust_changed)
         self._steering = steering = Steering(
             choices,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec.structs import replace
+from twisted.internet.defer import Deferred
 
+from pair.addresses import Place
 from pair.events import Signal
 from pair.members import Members
 from pair.records.engines import NodeInventory
@@ -48,6 +50,24 @@ class Directory:
     def remove(self, node: str) -> None:
         self.events.emit(NodeRemoved(1, self.known.pop(node)))
 
+    def places(self, node: str, service: str) -> tuple[Place, ...]:
+        return (Place("10.0.0.9", 14322),)
+
+    def note(self, node: str, kind: str) -> None:
+        assert kind == "inference"
+
+
+class Getter:
+    """See :class:`pair.cluster.getting.PeerGetter`; ``knocks`` are those without an answer."""
+
+    def __init__(self) -> None:
+        self.knocks: list[Deferred[bool]] = []
+
+    def knock(self, node: str, places: tuple[Place, ...], pinned: bool, seconds: float) -> Deferred[bool]:
+        assert (node, pinned) == (PEER, True)
+        self.knocks.append(Deferred())
+        return self.knocks[-1]
+
 
 class MembersTests(BenchCase):
     def setUp(self) -> None:
@@ -56,7 +76,9 @@ class MembersTests(BenchCase):
         self.directory = Directory()
         unused: Any = None
         directory: Any = self.directory
-        self.members = Members(self.node.clock, self.node.scheduling, DIALECTS, directory, unused, unused)
+        getter: Any
+        self.getter = getter = Getter()
+        self.members = Members(self.node.clock, self.node.scheduling, DIALECTS, directory, getter, unused)
 
     def why(
         self, require: frozenset[str] = frozenset(), forbid: frozenset[str] = frozenset()
@@ -120,3 +142,32 @@ class MembersTests(BenchCase):
         self.members.offered(offer(OTHER))
         self.members.withdrawn(PEER)
         self.assertEqual(self.why(), {})
+
+    def test_proven_dead(self) -> None:
+        """PX-64: one that is silent for 12 s and does not answer is, until it shows itself again."""
+        self.directory.put(member(PEER))
+        self.members.moved(PEER)
+        self.node.advance(11.5)
+        self.assertFalse(self.members.gone(PEER))
+        self.assertEqual(self.getter.knocks, [])
+        self.node.advance(0.5)
+        self.assertEqual([self.members.gone(PEER) for _ in range(2)], [False, False])
+        (knock,) = self.getter.knocks
+        knock.callback(False)
+        self.assertTrue(self.members.gone(PEER))
+        self.members.heard(PEER)
+        self.assertFalse(self.members.gone(PEER))
+
+    def test_not_dead(self) -> None:
+        """PX-64: one that answers, or is heard meanwhile, is not; one that discovery has given up is."""
+        self.directory.put(member(PEER))
+        self.members.gone(PEER)
+        self.getter.knocks.pop().callback(True)
+        self.assertFalse(self.members.gone(PEER))
+        self.node.advance(12)
+        self.members.gone(PEER)
+        self.members.heard(PEER)
+        self.getter.knocks.pop().callback(False)
+        self.assertFalse(self.members.gone(PEER))
+        self.directory.put(member(PEER, presence="offline"))
+        self.assertTrue(self.members.gone(PEER))
