@@ -79,7 +79,7 @@ class PersonalityTests(BenchCase):
             self.assertEqual(bench.client.answer.status, 200, peer)
 
     def test_others_are_refused_whatever_they_say(self) -> None:
-        """PX-14: fields that name another address are not believed, and the text says what to do."""
+        """X13, PX-14: fields that name another address are not believed, and the text says what to do."""
         for peer in ("192.168.1.7", "::ffff:10.0.0.1", "fe80::1", "2001:db8::1"):
             bench = self.bench()
             bench.client = bench.connect(peer)

@@ -87,12 +87,25 @@ class WaitingTests(BenchCase):
         self.assertEqual(bench.outcomes, ["stalled", "won"])
 
     def test_dead_engine_alone(self) -> None:
-        """PX-46: with nobody else it is 504, and it is not tried again."""
+        """F10, PX-46: with nobody else it is 504, and it is not tried again; its job shows why."""
         bench = self.ask(*ONE)
         bench.engines.dead.add("a")
         bench.advance(5.5)
         self.assert_refused(bench, 504, "engine_silent")
-        self.assertEqual(bench.job.attempt_count, 1)
+        self.assertEqual((bench.ending, bench.outcomes), (("failed", "engine_silent"), ["stalled"]))
+
+    def test_one_of_six(self) -> None:
+        """F10: an engine dies in silence after five of six answers: the sixth client is told."""
+        bench = self.bench(*ONE)
+        clients = [bench.connect() for _ in range(6)]
+        for each in clients:
+            each.asks("POST", "/api/chat", CHAT)
+        bench.advance()
+        for socket in bench.a.connections[:5]:
+            socket.receive(response(200, DONE))
+        bench.engines.dead.add("a")
+        bench.advance(5.5)
+        self.assertEqual([each.answer.status for each in clients], [200] * 5 + [504])
 
     def test_reset_in_the_upload(self) -> None:
         """An engine that dies while it is sent a long request: the next owner gets all of it."""

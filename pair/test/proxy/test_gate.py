@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from pair.test.proxy.bench import CHAT, DONE, NODE, Bench, BenchCase
 from pair.test.proxy.network import response
-from pair.test.routing.facts import engine
+from pair.test.routing.facts import engine, node
 
 OLLAMA = engine("ollama", "m", name="a")
 EMBEDDED = engine("llamacpp", loaded=("tiny",), name="e")
@@ -33,7 +33,7 @@ class GateTests(BenchCase):
         self.assertEqual(bench.plane.meters.no_owners.values, {(bench.facade, code): 1})
 
     def test_unknown_model(self) -> None:
-        """M08: what nobody has."""
+        """M08, M11: what nobody has; how to see what there is stands in the answer."""
         self.gate(self.ask(body={**CHAT, "model": "x y"}), "model_unknown", "pair-admin model list")
 
     def test_stopped_engine(self) -> None:
@@ -60,6 +60,15 @@ class GateTests(BenchCase):
     def test_not_loaded(self) -> None:
         """What an engine has on disk that offers loaded models only."""
         bench = self.ask(engine("llamacpp", "m", name="a"), path="/v1/chat/completions")
+        self.gate(bench, "model_not_loaded", "load it in its engine")
+
+    def test_node_that_offers_loaded_models_only(self) -> None:
+        """M17: what a node has on disk, and does not offer, is asked of nobody: nothing of ours loads it (RT-16)."""
+        bench = self.bench(EMBEDDED, peers=(node("far", OLLAMA, loaded_only=True),))
+        bench.advance(0.1)
+        bench.client.asks("POST", "/api/chat", CHAT)
+        bench.advance()
+        self.assertEqual(bench.members.machines["far"].connections, [])
         self.gate(bench, "model_not_loaded", "load it in its engine")
 
     def test_route_that_the_owner_lacks(self) -> None:

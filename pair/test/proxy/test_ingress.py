@@ -9,6 +9,7 @@ from pair.protocols.http_server import HTTPServerFactory, HTTPServerProtocol
 from pair.proxy.ingress import Ingress, NotMember, Peers
 from pair.proxy.replies import refusal, reply
 from pair.records.engines import Drain
+from pair.routing.dialects import ROUTES
 from pair.test.proxy.bench import CHAT, DONE, LINE, Bench, BenchCase
 from pair.test.proxy.network import INTERIM, LAST_CHUNK, Client, Socket, chunk, response, stream
 from pair.test.routing.facts import engine
@@ -110,6 +111,21 @@ class IngressTests(BenchCase):
         bench = self.bench()
         self.asks(bench, "/api/version", "GET")
         self.assertEqual(bench.contacted(), ["a"])
+
+    def test_what_changes_an_engine(self) -> None:
+        """X08: nothing that changes what an engine has, nor a tunnel to it, is open to members, on either facade."""
+        changing = set()
+        for facade in ("ollama", "lmstudio"):
+            for route in ROUTES[facade]:
+                if route.role not in ("mutate", "tunnel"):
+                    continue
+                bench = self.bench(engine(facade, "m", name="a"), facade=facade)
+                client = self.asks(bench, route.path.replace("{id}", "m"), route.method)
+                error = client.answer.fields["x-pair-error"]
+                self.assertEqual((client.answer.status, error, bench.contacted()), (403, "peer_path", []), route.key)
+                changing.add(route.path)
+        self.assertLessEqual({f"/api/{each}" for each in ("pull", "push", "create", "copy", "delete")}, changing)
+        self.assertTrue(any(each.startswith("/api/blobs/") for each in changing))
 
     def test_not_a_member(self) -> None:
         """PX-86, CL-17: the refusal that was handed in, evidence included, and the end of the connection."""

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.error import ConnectError, DNSLookupError, NoRouteError
+
+from pair.protocols.http_client import DialTimeoutError, HandshakeError
 from pair.test.proxy.bench import CHAT, DONE, LINE, NODE, Bench, BenchCase
 from pair.test.proxy.network import INTERIM, Engine, chunk, response, stream
 from pair.test.routing.facts import engine, node
 
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IProtocol, IProtocolFactory
+    from twisted.internet.task import Clock
+
 PEER = "1b0b"
 """It comes before this node where both are equal (RT-40)."""
+
+LATER = "c0c0"
+"""It comes behind this node."""
+
+
+class Unreachable(Engine):
+    """A member of which no connection is to be had, for this reason."""
+
+    def __init__(self, clock: Clock, why: Exception) -> None:
+        super().__init__(clock)
+        self.dials = 0
+        self._why = why
+
+    def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
+        self.dials += 1
+        return fail(self._why)
 
 
 class MemberHopTests(BenchCase):
@@ -177,3 +202,92 @@ class MemberHopTests(BenchCase):
             each.leaves()
         member = bench.members.machines[PEER]
         self.assertTrue(all(each.aborted for each in (*bench.a.connections, *member.connections)))
+
+
+class AwayTests(BenchCase):
+    """Members that are gone, come back, or cannot be reached."""
+
+    def test_gone(self) -> None:
+        """F07: who is removed, offline or not trusted, or has no engine, gets nothing from the next decision on."""
+        there = node(PEER, engine("ollama", "m", name="far"))
+        stopped = node(PEER, engine("ollama", "m", name="far", routable=False))
+        for gone in (None, replace(there, online=False), replace(there, trusted=False), stopped):
+            bench = self.bench(engine("ollama", "m", name="a"), peers=(there,))
+            bench.advance(0.1)
+            if gone is None:
+                bench.scheduling.drop_peer(PEER)
+            else:
+                bench.scheduling.set_peer(gone)
+            clients = [bench.connect() for _ in range(5)]
+            for each in clients:
+                each.asks("POST", "/api/chat", CHAT)
+            bench.advance()
+            self.assertEqual((bench.members.machines[PEER].connections, len(bench.a.connections)), ([], 5))
+            for each in clients:
+                each.leaves()
+
+    def test_gone_under_way(self) -> None:
+        """F07: so it is for a request that was planned before."""
+        bench = self.bench(engine("ollama", "m", name="a"), peers=(node(LATER, engine("ollama", "m", name="far")),))
+        bench.advance(0.1)
+        bench.client.asks("POST", "/api/chat", CHAT)
+        bench.advance()
+        bench.scheduling.drop_peer(LATER)
+        bench.a.answers(response(500, b"{}"))
+        bench.advance(20)
+        self.assertEqual((bench.members.machines[LATER].connections, bench.client.answer.status), ([], 500))
+
+    def test_back(self) -> None:
+        """F08: whoever was down for a minute is asked as soon as it is known to be back, in spite of any hold."""
+        there = node(PEER, engine("ollama", "m", name="far"))
+        bench = self.bench(engine("ollama", "other", name="a"), peers=(there,))
+        member = bench.members.machines[PEER]
+        member.refuses = True
+        bench.advance(0.1)
+        bench.client.asks("POST", "/api/chat", CHAT)
+        bench.advance(10)
+        self.assertEqual(bench.client.answer.status, 502)
+        bench.scheduling.set_peer(replace(there, online=False))
+        bench.advance(60)
+        member.refuses = False
+        bench.scheduling.set_peer(there)
+        again = bench.connect()
+        again.asks("POST", "/api/chat", CHAT)
+        bench.advance()
+        member.answers(response(200, DONE))
+        self.assertEqual((again.answer.status, bench.outcomes), (200, ["won"]))
+
+    def test_not_to_be_reached(self) -> None:
+        """F11: no way there, no address for a name, garbage for a handshake: the others serve, each time."""
+        faults: tuple[Exception, ...] = (
+            NoRouteError(),
+            ConnectError(),
+            DNSLookupError(),
+            DialTimeoutError(),
+            HandshakeError(),
+            OSError(101, "Network is unreachable"),
+            UnicodeError("label too long"),
+        )
+        peers = tuple(node(each, engine("ollama", "m", name="far")) for each in (PEER, LATER))
+        for fault in faults:
+            bench = self.bench(engine("ollama", "m", name="a"), peers=peers)
+            bench.members.machines[PEER] = lost = Unreachable(bench.clock, fault)
+            bench.advance(0.1)
+            clients = [bench.connect() for _ in range(4)]
+            for each in clients:
+                each.asks("POST", "/api/chat", CHAT)
+            bench.advance()
+            self.assertGreater(lost.dials, 0, fault)
+            for socket in (*bench.a.connections, *bench.members.machines[LATER].connections):
+                socket.receive(response(200, DONE))
+            self.assertEqual([each.answer.status for each in clients], [200] * 4, fault)
+
+    def test_reset_at_once(self) -> None:
+        """F11: so it is with one that accepts and resets."""
+        bench = self.bench(engine("ollama", "m", name="a"), peers=(node(PEER, engine("ollama", "m", name="far")),))
+        bench.advance(0.1)
+        bench.client.asks("POST", "/api/chat", CHAT)
+        bench.members.machines[PEER].breaks()
+        bench.advance()
+        bench.a.answers(response(200, DONE))
+        self.assertEqual((bench.client.answer.status, bench.outcomes[-1]), (200, "won"))

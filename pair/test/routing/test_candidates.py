@@ -245,7 +245,7 @@ class ObjectionTests(SynchronousTestCase):
         return list(owner.objections(sent, Breaker(), 0.0))
 
     def test_each_alone(self) -> None:
-        """One thing in the way is one objection."""
+        """One thing in the way is one objection; M17: where only loaded models are offered, that one is not."""
         plain = engine("llamacpp", loaded=("m",))
         self.assertEqual(self.objections(node("a", plain)), [])
         cases: list[tuple[NodeFacts, dict[str, Any], str]] = [

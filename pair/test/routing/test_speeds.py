@@ -133,13 +133,13 @@ class TieTests(SynchronousTestCase):
         return order
 
     def test_by_id_before_anything_is_learned(self) -> None:
-        """Nothing known: by id; and without speeds at all the same."""
+        """F01: nothing known: by id; and without speeds at all the same."""
         self.assertEqual(self.order(), "abc")
         made = plan(request("m", "/api/chat"), self.catalogue, self.book, Breaker(), PressurePolicy(), 0.0)
         self.assertEqual([each.candidate.node for each in made.ranked], list("abc"))
 
     def test_the_faster_of_equals(self) -> None:
-        """10, 58 and 58 tokens/s after five samples: the faster first, equal ones by id."""
+        """F01: 10, 58 and 58 tokens/s after five samples: the faster first, equal ones by id."""
         for name, rate in (("a", 10.0), ("b", 58.0), ("c", 58.0)):
             learned(self.speeds, name, rate)
         self.assertEqual(self.order(), "bca")
@@ -163,7 +163,7 @@ class TieTests(SynchronousTestCase):
         self.assertEqual(self.order(), "abc")
 
     def test_the_same_after_a_restart(self) -> None:
-        """Ties fall as before."""
+        """F01: ties fall as before."""
         for name, rate in (("a", 10.0), ("b", 58.0), ("c", 30.0)):
             learned(self.speeds, name, rate)
         again = Speeds()

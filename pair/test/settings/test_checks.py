@@ -68,7 +68,7 @@ class RelationTests(SynchronousTestCase):
         load(["engines.nas.url=http://10.0.0.7:11434", "engines.nas.kind=ollama", "engines.nas.remote=true"])
 
     def test_engine_by_url_refused(self) -> None:
-        """What an engine by URL must not be (EN-3 to EN-5)."""
+        """X07: what an engine by URL must not be (EN-3 to EN-5), above all elsewhere than here."""
         for options, key in (
             ((URL,), "engines.nas.url"),
             ((URL, "engines.nas.kind=llamacpp"), "engines.nas.kind"),
