@@ -108,7 +108,7 @@ class Neighbours:
         self.directory = directory = DirectoryService(
             reactor,
             Me(node, name, instance),
-            lambda: self._standing,
+            self._stand,
             self._roster,
             self._asker,
             self._multicast,
@@ -181,6 +181,14 @@ class Neighbours:
         self._cluster.peering.add_surface(services, "node_info", self._settings.ports.node_info, self._make_sites)
 
     # What the parts ask.
+
+    def _stand(self) -> Standing:
+        """Kept, since it is asked for often; never of another cluster than ours is now (DS-9)."""
+        trust = self._cluster.trust
+        stored = None if trust.view is None or trust.me is None else trust.view.cluster
+        if stored != self._standing.cluster:
+            self._standing = self._judge()
+        return self._standing
 
     def _judge(self) -> Standing:
         trust = self._cluster.trust

@@ -60,7 +60,7 @@ class ClaimsTests(SynchronousTestCase):
         self.claims = Claims()
 
     def test_one_name(self) -> None:
-        """Two hosts of one name are two nodes (DS-6)."""
+        """D14: two hosts of one name are two nodes (DS-6)."""
         self.claims.put(mdns(A, "spark", "10.0.0.1"))
         self.claims.put(mdns(B, "spark", "10.0.0.1"))
         self.assertEqual(list(self.claims), [A, B])

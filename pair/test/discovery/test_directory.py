@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+from twisted.logger import capturedLogs
 
 from pair.addresses import Interface, InterfaceAddress, Place
 from pair.discovery.claims import STRANGERS_MAX, Claim, Standing
-from pair.discovery.txt import Record, instance_name
+from pair.discovery.txt import TTL_SECONDS, Record, instance_name
 from pair.records.nodes import NodeAdded, NodeChanged, NodeRemoved, PresenceChanged
 from pair.records.telemetry import Cpu, Memory
 from pair.test.discovery.directing import (
@@ -49,7 +50,7 @@ class OwnTests(DirectoryCase):
         self.assertEqual((self.directory.own_record().services, self.entry(ME).services), (services, services))
 
     def test_cluster(self) -> None:
-        """The cluster's id is told within 2 s of joining and leaving, and right after a restart (DS-9)."""
+        """D02: the cluster's id is told within 2 s of joining and leaving, and right after a restart (DS-9)."""
         self.join(A)
         self.go(0.5)
         self.assertEqual(self.air.published[-1].cluster, CLUSTER)
@@ -62,6 +63,15 @@ class OwnTests(DirectoryCase):
         self.go(0.5)
         self.assertIsNone(self.air.published[-1].cluster)
         self.assertEqual(self.others(), set())
+
+    def test_cluster_untold(self) -> None:
+        """D02: within a minute it is what this node knows of itself, though nobody has told of the change."""
+        self.standing = Standing(ME, CLUSTER, frozenset((ME, A)))
+        self.go(60)
+        self.assertEqual(self.air.published[-1].cluster, CLUSTER)
+        self.standing = Standing(ME)
+        self.go(60)
+        self.assertIsNone(self.air.published[-1].cluster)
 
     def test_advertise(self) -> None:
         """What ``node.advertise`` says is told as given, ports in place of our own (DS-32)."""
@@ -130,13 +140,26 @@ class MulticastTests(DirectoryCase):
         )
 
     def test_one_name(self) -> None:
-        """Two hosts of one name and one instance name are two nodes (DS-6, DS-24)."""
+        """D14: two hosts of one name and one instance name are two nodes (DS-6, DS-24)."""
         twin = A[:-1] + "f"
         for uuid in (A, twin):
             self.air.heard.emit(record(uuid, f"192.168.1.{ord(uuid[-1])}", name="spark"))
         self.assertEqual(instance_name("spark", A), instance_name("spark", twin))
         self.assertEqual(self.others(), {A, twin})
         self.assertEqual({self.entry(each).name for each in (A, twin)}, {"spark"})
+
+    def test_reflector(self) -> None:
+        """D19: who is heard only in answer to questions is asked for long before its record ends, and stays."""
+        gap = 0.0
+        for _ in range(10 * 60 * 5):
+            asks = self.air.asks
+            self.clock.advance(0.1)
+            gap = gap + 0.1 if asks == self.air.asks else 0.0
+            self.assertLess(gap, 0.8 * TTL_SECONDS)
+            if asks != self.air.asks:
+                self.air.heard.emit(record(A, "10.9.9.9"))
+        self.assertEqual((self.others(), self.presence(A), self.entry(A).ips), ({A}, "online", ("10.9.9.9",)))
+        self.assertEqual((len(self.of(NodeRemoved)), self.asking.asked), (0, []))
 
     def test_misses(self) -> None:
         """Two misses are nothing (DS-55); after the third each kind of answer keeps it; two silent rounds end it."""
@@ -266,7 +289,7 @@ class MemberTests(DirectoryCase):
         self.assertEqual((self.presence(A), self.entry(A).confirmed), ("online", {"ni": "10.50.0.9:24318"}))
 
     def test_blocked_port(self) -> None:
-        """A member is offline while its port is blocked, and back within one wait of 30 s (DS-62, test 13)."""
+        """F08: a member is offline while its port is blocked, and back within one wait of 30 s (DS-62, test 13)."""
         self.answer(A)
         self.join(A)
         self.go(1)
@@ -445,13 +468,32 @@ class ToldTests(DirectoryCase):
         self.assertEqual((self.entry(A).warnings, len(self.of(NodeChanged)) >= 2), ((), True))
 
     def test_reused_lease(self) -> None:
-        """A node at whose address another answers is in doubt (DS-69)."""
+        """D16: a node at whose address another answers is in doubt (DS-69)."""
         self.hear(A, B)
         self.directory.told(A, info(A), authenticated=False, place=at(A))
         self.directory.told(B, info(B), authenticated=False, place=at(A))
         self.assertEqual((self.presence(A), self.presence(B)), ("suspect", "online"))
         self.assertEqual(self.entry(B).confirmed, {"ni": str(at(A))})
         self.assertEqual(self.entry(A).confirmed, {})
+
+    def test_reused_lease_of_a_member(self) -> None:
+        """D16: who answers at a member's address is another node, without its trust; hardly a line tells of it."""
+        self.join(A)
+        self.answer(A)
+        self.directory.told(A, info(A, cluster=CLUSTER), authenticated=True, place=at(A))
+        self.assertEqual(self.entry(A).confirmed, {"ni": str(at(A))})
+        self.asking.there[at(A)] = info(B)
+        del self.asking.proves[at(A)]
+        with capturedLogs() as lines:
+            for _ in range(60):
+                self.hear(B)
+                self.directory.told(B, info(B), authenticated=False, place=at(A))
+                self.go(1)
+        one, other = self.entry(A), self.entry(B)
+        self.assertEqual((one.presence, one.member, one.trusted), ("offline", True, True))
+        self.assertEqual((other.presence, other.member, other.trusted), ("online", False, False))
+        self.assertEqual(other.confirmed, {"ni": str(at(A))})
+        self.assertLessEqual(len(lines), 1, lines)
 
     def test_unknown_at_the_address(self) -> None:
         """So it is where the other is known by nothing else."""

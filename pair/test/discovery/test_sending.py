@@ -69,7 +69,7 @@ class SendsTests(SynchronousTestCase):
         self.assertFalse(sends.denied(99.0))
 
     def test_not_denied(self) -> None:
-        """One of two interfaces fails, or all do, but for another reason."""
+        """D07: one of two interfaces fails, or all do, but for another reason: nothing is said."""
         for sent in (Sent(True, {"eth0": errno.EPERM}), Sent(False, {"eth0": errno.ENOBUFS})):
             sends = Sends()
             sends.told(sent, 0.0)
