@@ -273,7 +273,7 @@ class ChargesTests(SynchronousTestCase):
         self.assertEqual(len(self.addresses(Ollama(), OLLAMA_HOST="10.0.0.1:11500")), 2)
 
     def test_by_url(self) -> None:
-        """As many as are set, each at its own address; ``localhost`` is asked of no resolver (EN-3, EN-4)."""
+        """X07: as many as are set, each at its own address; no resolver is asked for ``localhost`` (EN-3, EN-4)."""
         settings = msgspec.structs.replace(
             Settings(),
             engines={

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from unittest import SkipTest
 
+from pair.discovery.packets import read
+from pair.discovery.txt import Record, decode
 from pair.test.integration.hosts import SEEN, Capture, HostNode, HostTestCase
 from pair.test.integration.node import wait_for
 
@@ -17,6 +19,9 @@ more for a machine that is busy with other tests."""
 
 LEFT = 15.0
 """Seconds in which one that says goodbye is: 5, and some for a busy machine; without a goodbye it takes longer."""
+
+TOLD = 5.0
+"""Seconds in which a change of a node's cluster is on the wire: 2 (DS-9), and some for a busy machine."""
 
 MET = 12.0
 """Seconds in which members see each other without any multicast: 10 (D04), and some for a busy machine."""
@@ -61,6 +66,49 @@ class MulticastTests(HostTestCase):
         wait_for("both from afar", lambda: far.sees(first, second), SEEN)
         for each in (first, second):
             self.assertEqual([id for id in each.errors() if id.startswith("discovery:")], [])
+
+    def test_one_name(self) -> None:
+        """D14, D02: two hosts named spark list each other; what both announce of their cluster is as it is stored.
+
+        That is so within 2 s of their pairing, when they start again, and when one leaves.
+        """
+        self.make_hosts(2)
+        first, second = nodes = [self.node_on(each, "node.name=spark") for each in self.hosts]
+        with Capture(self.hosts[0]) as capture:
+            for each in nodes:
+                each.launch()
+            for each in nodes:
+                each.wait_until_ready()
+            wait_for("each other", lambda: first.sees(second) and second.sees(first), SEEN)
+            names = [{node["name"] for node in each.nodes().values()} for each in nodes]
+            self.assertEqual(names, [{"spark"}] * 2)
+            for each in nodes:
+                self.assertEqual([id for id in each.errors() if id.startswith("discovery:")], [])
+            self.pair(first, second)
+            cluster = wait_for("the cluster", first.cluster)
+            wait_for("both to say so", lambda: self.announced(capture, *nodes) == [cluster] * 2, TOLD)
+            capture.packets.clear()
+            for each in nodes:
+                each.stop()
+            capture.packets.clear()
+            for each in nodes:
+                each.launch()
+            for each in nodes:
+                each.wait_until_ready()
+            wait_for("both to say so again", lambda: self.announced(capture, *nodes) == [cluster] * 2, TOLD)
+            self.assertEqual({each.cluster for each in self.records(capture)}, {cluster})
+            second.leave()
+            wait_for("one that left to say so", lambda: self.announced(capture, *nodes) == [cluster, None], TOLD)
+
+    def announced(self, capture: Capture, *nodes: HostNode) -> list[str | None]:
+        """The cluster that each of these nodes named last."""
+        last = {record.uuid: record.cluster for record in self.records(capture)}
+        return [last.get(each.uuid, "nothing") for each in nodes]
+
+    def records(self, capture: Capture) -> list[Record]:
+        """All that were announced, in order."""
+        texts = [text for each in tuple(capture.packets) for text in read(each.payload).texts.values()]
+        return [record for record in map(decode, texts) if record is not None]
 
     def _other_ports(self) -> list[str]:
         surfaces = ("control", "node_info", "errors", "workloads", "cluster", "inventory")
