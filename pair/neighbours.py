@@ -9,10 +9,13 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
+from twisted.internet.defer import Deferred
+
 import pair
-from pair.cluster.asker import Asker
+from pair.cluster.asker import BODY_MAX, PATH, Asker
 from pair.cluster.getting import PeerGetter
 from pair.cluster.hosts import published
+from pair.cluster.posting import CallError
 from pair.discovery.asking import Me
 from pair.discovery.claims import Claim, Standing
 from pair.discovery.directory import DirectoryService
@@ -20,17 +23,18 @@ from pair.discovery.mdns import MulticastService
 from pair.events import Signal
 from pair.feeds.wire import PROTOCOLS
 from pair.hostlinks import default_sources, interfaces
+from pair.protocols.dial import DialError
 from pair.records.cluster import OVER
 from pair.records.telemetry import NodeInfo, ProtocolRange
 from pair.surfaces.node_info import node_info_sites
+from pair.surfaces.ownports import OwnPorts
 from pair.telemetry.collector import Collector
 from pair.telemetry.reduce import decode, with_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from twisted.internet.defer import Deferred
-
+    from pair.addresses import Place
     from pair.cluster.getting import Refused
     from pair.clustering import Clustering
     from pair.discovery.own import Own
@@ -93,6 +97,7 @@ class Neighbours:
         self._settings = settings
         self._node = node
         self._cluster = cluster
+        self._errors = errors
         self._sampler = sampler
         self._instance = instance
         trust = cluster.trust
@@ -180,7 +185,38 @@ class Neighbours:
         """Put behind ``services`` what answers who this node is."""
         self._cluster.peering.add_surface(services, "node_info", self._settings.ports.node_info, self._make_sites)
 
+    def add_own_ports(self, services: OrderedServices) -> None:
+        """Put behind ``services`` what looks whether others can get in; all ports for other nodes are before it."""
+        peering = self._cluster.peering
+        services.add(
+            "own ports",
+            OwnPorts(
+                self._reactor, self._own_address, lambda: peering.open, self._answers, peering.renew, self._errors
+            ),
+        )
+
     # What the parts ask.
+
+    def _own_address(self) -> str | None:
+        """The first published one that an interface of this host has: others may lead back by a router, or not."""
+        own = {each.ip for link in self.directory.links() for each in link.addresses}
+        return next((each for each in self.directory.own_record().addresses if each in own), None)
+
+    def _answers(self, surface: str, place: Place) -> Deferred[bool]:
+        if surface != "node_info":
+            return self.getter.knock(None, (place,), pinned=False, seconds=ASK_SECONDS)
+        return Deferred.fromCoroutine(self._answers_as_itself(place))
+
+    async def _answers_as_itself(self, place: Place) -> bool:
+        try:
+            got = await self.getter.plain(place, PATH, BODY_MAX, ASK_SECONDS)
+        except DialError:
+            return False
+        except CallError as error:
+            # One that has no room for strangers just now closes the connection (DS-83), and is there all the same.
+            return error.reason == "lost"
+        info = decode(got.body)
+        return info is not None and info.host_uuid == self._node and info.instance in (None, self._instance)
 
     def _stand(self) -> Standing:
         """Kept, since it is asked for often; never of another cluster than ours is now (DS-9)."""

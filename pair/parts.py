@@ -316,6 +316,7 @@ class Parts:
         self._neighbours.add_surface(services)
         self._sharing.add_surfaces(services)
         self._sharing.add_feeds(services)
+        self._neighbours.add_own_ports(services)
         for name, facade in self._facades.services.items():
             services.add(f"{name} facade", facade, stop_deadline=settings.service.drain + _LAST_WORDS)
         return services

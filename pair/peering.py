@@ -79,6 +79,7 @@ class Peering:
         self._errors = errors
         self._connections = PeerConnections()
         self._ports: dict[str, int | None] = {}
+        self._surfaces: dict[str, PeerSurface] = {}
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -94,6 +95,15 @@ class Peering:
             Listener(name, None, "failed") if port is None else Listener(name, f"{shown}:{port}", "bound")
             for name, port in self._ports.items()
         )
+
+    @property
+    def open(self) -> dict[str, int]:
+        """The ports that are listened on, by the name of their surface."""
+        return {name: port for name, port in self._ports.items() if port is not None}
+
+    def renew(self, surface: str) -> None:
+        """Listen anew on the port of one surface; its connections end."""
+        self._surfaces[surface].give_up()
 
     def port(self, surface: str) -> int | None:
         """That of one surface; None while it does not listen."""
@@ -147,6 +157,7 @@ class Peering:
                 plain,
             )
             surface.listening.subscribe(lambda port: self._note(name, port))
+            self._surfaces[name] = surface
             return surface
 
         shown = name.replace("_", " ")

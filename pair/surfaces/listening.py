@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, gatherResults
+from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from pair.cluster.tls import server_factory
 from pair.events import Signal
@@ -16,6 +18,7 @@ from pair.logs import Logger
 from pair.protocols.firstbyte import FirstByteFactory
 from pair.proxy.listeners import PortDenied, PortTaken, open_listeners
 from pair.records.errors import Subject
+from pair.supervision.child import IFailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +39,11 @@ SILENT_MAX = 64
 log = Logger()
 
 
+class CutOffError(Exception):
+    """The port is listened on, and yet nobody gets in."""
+
+
+@implementer(IFailable)
 class PeerSurface(Service):
     """Listens while it runs, for TLS and for what is in the clear.
 
@@ -53,6 +61,7 @@ class PeerSurface(Service):
 
     Attributes:
         listening: emits the port when it is listened on, and None when it is no more.
+        failed: see :class:`IFailable`; emits when it is to be made anew.
     """
 
     def __init__(
@@ -70,6 +79,7 @@ class PeerSurface(Service):
     ) -> None:
         self.name = name
         self.listening: Signal[int | None] = Signal()
+        self.failed: Signal[Failure] = Signal()
         self._sites = (site,) if plain is None else (site, plain)
         tls = server_factory(credentials, site, connections, reactor)
         self._factory = FirstByteFactory(reactor, self._sites[-1], tls, most=SILENT_MAX)
@@ -100,6 +110,10 @@ class PeerSurface(Service):
         log.info("Other nodes reach this one at port {port} ({surface}).", port=self.port, surface=self.name)
         super().startService()
         self.listening.emit(self.port)
+
+    def give_up(self) -> None:
+        """It is listened on, and yet nobody gets in: it is to be made anew."""
+        self.failed.emit(Failure(CutOffError()))
 
     def stopService(self) -> Deferred[None]:
         """Accept no more; fires when all connections are gone."""

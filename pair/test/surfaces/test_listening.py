@@ -15,9 +15,11 @@ from pair.cluster.connections import PeerConnections
 from pair.errors.book import ErrorBook
 from pair.errors.registry import Registry
 from pair.proxy.listeners import PortTaken
+from pair.supervision.child import SupervisedService
+from pair.supervision.conditions import CONDITIONS as SUPERVISION
 from pair.surfaces.answers import json_reply, render_failures, send
 from pair.surfaces.conditions import CONDITIONS
-from pair.surfaces.listening import ADDRESSES, PeerSurface
+from pair.surfaces.listening import ADDRESSES, CutOffError, PeerSurface
 from pair.surfaces.site import SurfaceSite
 from pair.test.cluster.peers import credentials, identity
 from pair.test.surfaces.wire import Conversation, Transport, request
@@ -128,6 +130,23 @@ class PeerSurfaceTests(SynchronousTestCase):
         self.taken = False
         self.surface().startService()
         self.assertEqual(self.errors.entries(), ())
+
+    def test_made_anew(self) -> None:
+        """D08: one that is to be listened on anew is stopped, and another is made in its place."""
+        made: list[PeerSurface] = []
+
+        def make() -> PeerSurface:
+            made.append(self.surface())
+            return made[-1]
+
+        self.errors = ErrorBook(DESK.uuid, Registry((*CONDITIONS, *SUPERVISION)), lambda: 0)
+        supervised = SupervisedService("node_info", make, self.reactor, self.errors)
+        supervised.startService()
+        made[0].give_up()
+        self.assertEqual((made[0].port, len(self.flushLoggedErrors(CutOffError))), (None, 1))
+        self.reactor.advance(2)
+        self.assertEqual([each.port for each in made], [None, 14318])
+        self.successResultOf(supervised.stopService())
 
     def test_one_site(self) -> None:
         """What is not in TLS gets the same, unless there is something of its own for it."""
