@@ -51,6 +51,9 @@ GOODBYE_SECONDS = 1.0
 REPEAT_SECONDS = 1.0
 """From the first packet of an announcement to its second (RFC 6762, section 8.3): one may be lost."""
 
+AGAIN_SECONDS = 1.2
+"""After which the first question is asked again: who was asked the same by another within a second is silent."""
+
 _SAME_GOODBYE_SECONDS = 1.0
 """A goodbye comes several times, and by each family of addresses."""
 
@@ -125,6 +128,7 @@ class MulticastService(Service):
         self._upkeep: Upkeep | None = None
         self._next: IDelayedCall | None = None
         self._repeat: IDelayedCall | None = None
+        self._again: IDelayedCall | None = None
 
     def startService(self) -> None:
         """Open the sockets, or wait for an interface; neither is waited for."""
@@ -198,6 +202,7 @@ class MulticastService(Service):
         self._schedule()
         if self._asking:
             self.ask()
+            self._again = self._reactor.callLater(AGAIN_SECONDS, self.ask)
 
     # What is said
 
@@ -214,7 +219,7 @@ class MulticastService(Service):
             self._schedule()
 
     def _schedule(self) -> None:
-        for each in (self._next, *((self._repeat,) if self._airing is None else ())):
+        for each in (self._next, *((self._repeat, self._again) if self._airing is None else ())):
             if each is not None and each.active():
                 each.cancel()
         if self._airing is not None and self._said is not None:

@@ -222,13 +222,15 @@ class AnnouncementTests(MulticastTestCase):
         self.assertIn(b"ol=5", self.air.said[-1].text)
 
     def test_question(self) -> None:
-        """One question each time; where there is nothing to ask by, one as soon as there is (DS-54)."""
+        """One question each time; where there is nothing to ask by, two as soon as there is (DS-54)."""
         self.service.ask()
         self.service.ask()
         self.start()
         self.assertEqual(self.air.asked, 1)
+        self.pass_time(2)
+        self.assertEqual(self.air.asked, 2, "who was asked the same by another a moment before is silent")
         self.service.ask()
-        self.assertEqual(self.air.asked, 2)
+        self.assertEqual(self.air.asked, 3)
 
     def test_end(self) -> None:
         """A goodbye, and nothing after it (DS-25); the service may be started again."""

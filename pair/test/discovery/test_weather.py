@@ -64,7 +64,7 @@ class WeatherTests(SynchronousTestCase):
                 self.assertEqual({gone for _, _, gone in weather.lost}, {dead.uuid})
                 self.assertEqual(len(weather.lost), nodes - 1)
                 dead.start()
-                weather.run(2.0)
+                weather.run(2.5)
                 self.check_complete(weather)
 
     def test_death_in_bad_weather(self) -> None:

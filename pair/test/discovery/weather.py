@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pair.discovery.liveness import Action
 
 CHECKS_AT_ONCE = 8
+AGAIN_SECONDS = 1.2
+"""As in the service of multicast, which is not pure."""
+
 ANSWER_SECONDS = 0.01
 SILENCE_SECONDS = 2.0
 
@@ -83,11 +86,12 @@ class Host:
         self.running = 0
         self.waiting: deque[str] = deque()
         self.said_at = -1.0
+        self.asked_at = -1.0
         self.saying = False
         self.bursts = Bursts(self.weather.now)
         self.life = object()
         self._later(self.weather.chance.random(), self.announce)
-        self._later(self.weather.chance.random(), self.scan)
+        self._later(self.weather.chance.random(), self.begin)
 
     def stop(self) -> None:
         """Go without a word."""
@@ -118,15 +122,26 @@ class Host:
         else:
             self.take(self.liveness.heard(other.uuid, self.weather.now))
 
+    def begin(self) -> None:
+        self.scan()
+        self._later(AGAIN_SECONDS, self.ask)
+
+    def ask(self) -> None:
+        for each in self.weather.cast(self, "question"):
+            each.asked()
+
     def scan(self) -> None:
         scan = self.liveness.scan(self.weather.now)
         if scan.ask:
-            for each in self.weather.cast(self, "question"):
-                each.asked()
+            self.ask()
         self.take(scan.actions)
         self._later(SCAN_SECONDS + self.weather.chance.uniform(-SCAN_JITTER, SCAN_JITTER), self.scan)
 
     def asked(self) -> None:
+        # All questions are the same bytes, and the library answers the same packet once a second.
+        if self.weather.now - self.asked_at < 1.0:
+            return
+        self.asked_at = self.weather.now
         if not self.saying:
             self.saying = True
             soonest = self.said_at + 1.0 - self.weather.now

@@ -31,6 +31,7 @@ from pair.errors.registry import Registry
 from pair.hostlinks import interfaces
 from pair.supervision.conditions import CONDITIONS as SUPERVISION
 from pair.test.discovery.answers import PTR, fields
+from pair.test.discovery.weather import Weather
 from pair.test.integration.network import Host, cabled
 
 if TYPE_CHECKING:
@@ -171,6 +172,34 @@ class LoopbackTests(SynchronousTestCase):
             self.assertEqual((claim.name, claim.id, claim.addresses), ("spark", other.instance, addresses))
             self.assertEqual((claim.services, claim.records), ({"ni": 14318, "ol": 11434}, addresses))
             self.assertNotIn(node.uuid, [each.uuid for each in node.claims])
+
+    def test_as_made_up(self) -> None:
+        """The network of :mod:`pair.test.discovery.weather` goes as the real one does.
+
+        A question is answered at once, the same question within a second is not, and after that it is.
+        """
+        self.start()
+        self.pass_time(2.5)
+        self.second.claims.clear()
+        real = []
+        for _ in range(3):
+            self.second.service.ask()
+            self.pass_time(0.6)
+            real.append(len(self.second.claims))
+
+        weather = Weather(2, 0.0)
+        weather.run(8.0)
+        made_up, said = [], weather.sent["answer"]
+        for _ in range(3):
+            for each in weather.cast(weather.hosts[0], "question"):
+                each.asked()
+            weather.run(0.6)
+            made_up.append(weather.sent["answer"] - said)
+        self.assertEqual((real, made_up), ([1, 1, 2], [1, 1, 2]))
+
+    def pass_time(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self.reactor.until("that time", lambda: time.monotonic() > end)
 
     def test_change(self) -> None:
         """A change is heard, with no word of how it was before (DS-23)."""
