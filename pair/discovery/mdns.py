@@ -269,7 +269,7 @@ class MulticastService(Service):
 
     def _show_denied(self, denied: bool) -> None:
         if denied and not self._denied:
-            self._errors.raise_entry(DENIED, advice=_advice())
+            self._errors.raise_entry(DENIED, advice=advice(sys.platform, started_by_system=os.getppid() == 1))
         elif self._denied and not denied:
             self._errors.clear(DENIED)
         self._denied = denied
@@ -319,7 +319,18 @@ class _Ear:
             to(news)
 
 
-def _advice() -> str:
-    if sys.platform == "darwin":
-        return "Allow it in System Settings, Privacy & Security, Local Network."
+def advice(platform: str, started_by_system: bool) -> str:
+    """What a person can do where the system lets no multicast out. Pure.
+
+    Args:
+        platform: As :data:`sys.platform` has it.
+        started_by_system: PAIR runs as a service, and not in a terminal.
+    """
+    if platform == "darwin":
+        how = (
+            "PAIR was started as a service, so that the entry there is that of Python"
+            if started_by_system
+            else "PAIR was started from a terminal, so that the entry there is that of the terminal's program"
+        )
+        return f"Allow it in System Settings, Privacy & Security, Local Network; {how}."
     return "A firewall, or the rules of a container, may be the cause (UDP port 5353)."

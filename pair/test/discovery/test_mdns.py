@@ -15,7 +15,7 @@ from zope.interface import implementer
 
 from pair.discovery.airing import Arrival
 from pair.discovery.conditions import CONDITIONS as DISCOVERY
-from pair.discovery.mdns import GOODBYE_SECONDS, MulticastService
+from pair.discovery.mdns import GOODBYE_SECONDS, MulticastService, advice
 from pair.discovery.packets import Packet
 from pair.discovery.sending import Leg, Sent
 from pair.discovery.txt import Record, encode, instance_name, target_name
@@ -366,15 +366,31 @@ class InterfaceTests(MulticastTestCase):
 
 class SendingTests(MulticastTestCase):
     def test_errors(self) -> None:
-        """A send that fails stops nothing; it is one line a minute (DS-28)."""
+        """D11: a send that fails stops nothing; it is one line a minute (DS-28)."""
         self.start()
         with capturedLogs() as events:
             for _ in range(100):
                 self.air.ear.sent(Sent(True, {"eth0": errno.ENOBUFS}))
         self.assertEqual([each["interface"] for each in events], ["eth0"])
+        self.publish(ni=14318)
+        self.service.ask()
+        self.arrive(packet())
+        self.assertEqual((len(self.airs), self.air.asked, len(self.claims), self.announced()), (1, 1, 1, 1))
+
+    def test_all_errors(self) -> None:
+        """D11: nothing leaves for two minutes: two lines; then all is well at once."""
+        self.start()
+        with capturedLogs() as events:
+            for _ in range(100):
+                self.air.ear.sent(Sent(False, {"eth0": errno.EHOSTUNREACH}))
+                self.pass_time(1.2)
+        self.assertEqual(len([each for each in events if each.get("interface") == "eth0"]), 2)
+        self.air.ear.sent(Sent(True))
+        self.service.ask()
+        self.assertEqual((len(self.airs), self.air.asked, self.entries), (1, 1, []))
 
     def test_denied(self) -> None:
-        """Nothing leaves for 15 s: one entry, which the first success clears (DS-28)."""
+        """D07: nothing leaves for 15 s: one entry, which the first success clears (DS-28)."""
         self.start()
         denied = Sent(False, {"eth0": errno.EHOSTUNREACH})
         self.air.ear.sent(denied)
@@ -388,6 +404,15 @@ class SendingTests(MulticastTestCase):
         self.assertEqual(self.errors.entries()[0].count, 1)
         self.air.ear.sent(Sent(True))
         self.assertEqual(self.entries, [])
+
+    def test_advice(self) -> None:
+        """D07: on macOS it names the setting, and whose entry there counts, which how PAIR was started tells."""
+        by_service, by_hand = advice("darwin", started_by_system=True), advice("darwin", started_by_system=False)
+        for each in (by_service, by_hand):
+            self.assertIn("Privacy & Security, Local Network", each)
+        self.assertIn("as a service", by_service)
+        self.assertIn("from a terminal", by_hand)
+        self.assertNotIn("Privacy", advice("linux", started_by_system=True))
 
     def test_denied_and_then_without_interface(self) -> None:
         """What cannot be sent at all is not denied."""
@@ -411,6 +436,14 @@ class HearingTests(MulticastTestCase):
         for _ in range(2):
             self.arrive(packet(PEER, "192.168.1.9", "192.168.1.20", "127.0.0.1"))
         self.assertEqual(self.claims, [(PEER, ("192.168.1.9",))] * 2)
+
+    def test_reflector(self) -> None:
+        """D19: what a reflector passes on counts as from the node itself, at its own addresses, each time."""
+        for _ in range(2):
+            self.service.ask()
+            self.arrive(packet(PEER, "10.9.9.9"), "192.168.1.254")
+            self.pass_time(60)
+        self.assertEqual((self.claims, self.air.asked), ([(PEER, ("10.9.9.9",))] * 2, 2))
 
     def test_own_record(self) -> None:
         """It comes back from our own sockets, and is dropped; from another host it is not (DS-43, DS-68)."""
