@@ -6,12 +6,17 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unittest import SkipTest
 
 from pair.discovery.packets import read
 from pair.discovery.txt import Record, decode
+from pair.test.integration.engines import Engine
 from pair.test.integration.hosts import SEEN, Capture, HostNode, HostTestCase
 from pair.test.integration.node import wait_for
+
+if TYPE_CHECKING:
+    from pair.test.integration.network import Host
 
 GONE = 40.0
 """Seconds in which a node that is dead, or cut off, is gone or offline: 30 (discovery page, Measures), and two scans
@@ -140,20 +145,35 @@ class UnicastTests(HostTestCase):
         self.switch.filter_multicast(*self.hosts)
         first, second = self.members()
         wait_for("each other", lambda: first.sees(second) and second.sees(first), MET)
+        everybody = {first.uuid, second.uuid}
+        wait_for("the models of both", lambda: listed(first) == listed(second) == everybody, MET)
         for node in (first, second):
             node.stop()
             node.start()
             wait_for("each other again", lambda: first.sees(second) and second.sees(first), MET)
+            wait_for("all models again", lambda: listed(first) == listed(second) == everybody, MET)
 
     def members(self) -> tuple[HostNode, HostNode]:
-        """Two nodes, paired."""
-        first, second = (self.node_on(each) for each in self.hosts)
+        """Two nodes, paired, each with an engine."""
+        first, second = (self.node_on(each, *self.engine_on(each).settings("double")) for each in self.hosts)
         for each in (first, second):
             each.launch()
         for each in (first, second):
             each.wait_until_ready()
         self.pair(first, second)
         return first, second
+
+    def engine_on(self, host: Host) -> Engine:
+        """An engine there, as long as the test."""
+        with host.inside():
+            engine = Engine("ollama")
+        self.addCleanup(engine.kill)
+        return engine
+
+
+def listed(node: HostNode) -> set[str]:
+    """The nodes that can serve a model now, by what it knows."""
+    return {owner for model in node.get("/models")["models"] for owner in model["owners"]}
 
 
 class FaultTests(HostTestCase):
