@@ -6,7 +6,7 @@ says to its engine in words that PAIR does not route.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
@@ -79,6 +79,11 @@ class Direct:
 
     def begin(self) -> None:
         """Send the head, and let the body follow at the engine's pace."""
+        head = self._request.exchange.head
+        self._send(None if head.has_body else b"", "chunked" if head.chunked else head.content_length)
+
+    def _send(self, body: bytes | None, length: int | Literal["chunked"] | None) -> None:
+        """Send the head with the body that is kept; None: it follows from the client."""
         plane, exchange = self._plane, self._request.exchange
         plane.underway[self] = None
         target = target_of(plane, self.engine)
@@ -93,12 +98,11 @@ class Direct:
             self._request.target,
             head.fields,
             authority=target.authority,
-            length="chunked" if head.chunked else head.content_length,
+            length=length,
             hop=self._hop,
             credential=credential_of(plane, self.engine),
             upgrade=self._upgrade,
         )
-        body = None if head.has_body else b""
         route, upgrades = self._request.route, self._upgrade is not None
         # What changes something is never sent twice, and what is switched serves nobody else.
         fresh = upgrades or (route is not None and route.role == "mutate")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pair.proxy.collecting import Collector, KeptBody
 from pair.proxy.direct import Direct
 from pair.proxy.replies import engine_silent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pair.protocols.calls import UpstreamFailure
     from pair.protocols.response import ResponseHead
+    from pair.proxy.request import ClientRequest
     from pair.routing.dialects import AfterSuccess
 
 STALLED = ((b"X-Pair-Fault", b"engine_stalled"),)
@@ -19,7 +21,7 @@ STALLED = ((b"X-Pair-Fault", b"engine_stalled"),)
 
 
 class Served(Direct):
-    """Goes to the one engine, once.
+    """Goes to the one engine, once. Its body is kept until there is an answer (PX-50, PX-89).
 
     While there is nothing to answer yet, the member is told every 5 s that
     this node is at it. The answer's head waits for the first byte of its body,
@@ -28,20 +30,31 @@ class Served(Direct):
 
     _head: ResponseHead | None = None
     _early = b""
+    _body: KeptBody | None = None
 
     def begin(self) -> None:
-        """See :class:`Direct`."""
+        """Take the body, and send it on when it is whole."""
         self._request.exchange.interim()
         self._plane.sweep.watch(self)
-        super().begin()
+        ended = self._ended
+
+        def left() -> None:
+            self._plane.sweep.leave(self)
+            ended()
+
+        Collector(self._plane, self._request, self._collected, left).begin()
+
+    def _collected(self, request: ClientRequest, body: KeptBody, ended: Callable[[], None]) -> None:
+        self._body, self._ended = body, ended
+        head = request.exchange.head
+        self._send(body.data, len(body.data) if head.has_body else head.content_length)
 
     def swept(self, now: float) -> None:
         """Say that it is worked at, as long as there is hope (PX-56)."""
-        if self._plane.engines.alive(self.engine):
+        if self._call is None or self._plane.engines.alive(self.engine):
             self._request.exchange.interim()
             return
-        if self._call is not None:
-            self._call.abort()
+        self._call.abort()
         self._request.refuse(engine_silent(), STALLED)
         self._end()
 
@@ -79,6 +92,8 @@ class Served(Direct):
 
     def _answer(self, head: ResponseHead, raw: bytes, parts: Sequence[bytes]) -> None:
         self._plane.sweep.leave(self)
+        if self._body is not None:
+            self._body.free()
         super()._answer(head, raw, parts)
 
     def _relayed(self, good: bool | None, after: AfterSuccess) -> None:

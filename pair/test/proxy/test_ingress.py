@@ -203,3 +203,39 @@ class IngressTests(BenchCase):
         client.leaves()
         self.assertTrue(bench.a.socket.aborted)
         self.assertEqual(bench.in_use(), {})
+
+    def test_reused_connection(self) -> None:
+        """PX-50: one that the engine closes as it is used again is replaced, and the sender sees nothing of it."""
+        bench = self.bench()
+        self.asks(bench)
+        bench.a.answers(response(200, DONE))
+        bench.advance()
+        client = self.asks(bench)
+        self.assertEqual(len(bench.a.connections), 1)
+        bench.a.closes()
+        bench.advance()
+        self.assertEqual(len(bench.a.connections), 2)
+        self.assertTrue(bench.a.asked.endswith(b'"content":"hi"}]}'))
+        bench.a.answers(response(200, DONE))
+        bench.advance()
+        self.assertEqual((client.answer.status, client.answer.body), (200, DONE))
+
+    def test_body(self) -> None:
+        """PX-29, PX-33, PX-89: the body is within the limits, and the engine gets it whole, with its length."""
+        bench = self.bench(max_body=10)
+        client = self.asks(bench)
+        self.assertEqual((client.answer.status, client.answer.fields["x-pair-error"]), (413, "too_large"))
+        self.assertEqual(bench.contacted(), [])
+        bench = self.bench()
+        client = self.member(bench)
+        head = b"POST /api/chat HTTP/1.1\r\nHost: x\r\nX-Pair-Hop: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.sends(head, chunk(b'{"model":'))
+        bench.advance(5.5)
+        self.assertEqual((client.received, bench.contacted()), (INTERIM * 2, []))
+        client.sends(chunk(b'"m"}'), LAST_CHUNK)
+        bench.advance()
+        self.assertTrue(bench.a.asked.endswith(b'\r\n\r\n{"model":"m"}'))
+        self.assertIn(b"\r\nContent-Length: 13\r\n", bench.a.asked)
+        self.assertNotIn(b"chunked", bench.a.asked)
+        client.leaves()
+        self.assertEqual(bench.in_use(), {})
