@@ -77,8 +77,8 @@ class ClusterNode(Node):
         uuid: its own, from its first start on.
     """
 
-    def __init__(self, folder: Path, *settings: str) -> None:
-        super().__init__(folder, _BIND, *settings, embedded=False)
+    def __init__(self, folder: Path, *settings: str, embedded: bool = False) -> None:
+        super().__init__(folder, _BIND, *settings, embedded=embedded)
         self.ports = dict.fromkeys(_PORTS, 0)
         self.uuid = ""
 
@@ -220,9 +220,9 @@ class Held:
 class ClusterTestCase(NodeTestCase):
     """Makes nodes that can pair."""
 
-    def make_peer(self, *settings: str) -> ClusterNode:
+    def make_peer(self, *settings: str, embedded: bool = False) -> ClusterNode:
         """A node, not started."""
-        node = ClusterNode(Path(self.mktemp()), *settings)
+        node = ClusterNode(Path(self.mktemp()), *settings, embedded=embedded)
         self.addCleanup(node.destroy)
         return node
 

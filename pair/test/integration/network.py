@@ -89,6 +89,13 @@ class Switch:
         """Put it back."""
         self._set(host, "up")
 
+    def slow(self, *hosts: Host) -> None:
+        """Let no more than 256 kbit/s through to each of these hosts."""
+        limit = ("rate", "256kbit", "burst", "16kb", "latency", "2s")
+        with self._itself.inside():
+            for each in hosts:
+                _run("tc", "qdisc", "add", "dev", self._ports[each], "root", "tbf", *limit)
+
     def filter_multicast(self, *hosts: Host) -> None:
         """Let no multicast through to these hosts."""
         with self._itself.inside():

@@ -122,15 +122,27 @@ class Crowd:
         size: how many they are.
         stream: whether they want streams.
         first: called when all are connected, before the first asks.
+        length: of each answer, in words; None: that of a short one.
+        patience: seconds for which each waits for the next byte.
 
     Attributes:
         begun: how many have a byte of an answer's body.
     """
 
     def __init__(
-        self, url: str, model: str, size: int, *, stream: bool = True, first: Callable[[], None] | None = None
+        self,
+        url: str,
+        model: str,
+        size: int,
+        *,
+        stream: bool = True,
+        first: Callable[[], None] | None = None,
+        length: int | None = None,
+        patience: float = LIMIT,
     ) -> None:
         self.begun = 0
+        self._length = length
+        self._patience = patience
         self._place = urlsplit(url).netloc
         self._model = model
         self._stream = stream
@@ -146,9 +158,10 @@ class Crowd:
 
     def _ask(self, number: int) -> str:
         dialect = DIALECTS[number % len(DIALECTS)]
-        messages = [{"role": "user", "content": f"What is thing {number}?"}]
+        wanted = "" if self._length is None else f" Say it in {self._length} words."
+        messages = [{"role": "user", "content": f"What is thing {number}?{wanted}"}]
         asking = {"model": self._model, "messages": messages, "stream": self._stream, "max_tokens": 1000}
-        connection = HTTPConnection(self._place, timeout=LIMIT)
+        connection = HTTPConnection(self._place, timeout=self._patience)
         try:
             connection.connect()
             self._gate.wait()
