@@ -274,6 +274,7 @@ def _context(credentials: Credentials, mode: int, verify: Verify) -> SSL.Context
     context.set_min_proto_version(SSL.TLS1_3_VERSION)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
     context.set_options(SSL.OP_NO_TICKET)
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)  # a stream that says nothing needs none
     context.use_certificate(load_der_x509_certificate(credentials.leaf))
     context.use_privatekey(credentials.key)
     context.set_verify(mode, verify)

@@ -148,6 +148,12 @@ class HandshakeTests(TLSCase):
             client.clientConnectionForTLS(Taking()).get_context(),  # type: ignore[arg-type]
         )
 
+    def test_no_buffer_at_rest(self) -> None:
+        """A connection that says nothing has no buffers of OpenSSL's, which are some 30 KB (quality page, B-mem)."""
+        for side in (ServerSide(credentials(DESK)), ClientSide(credentials(DESK), RACK.leaf)):
+            mode = side._context.set_mode(0)  # It adds to what is set, and returns that.
+            self.assertTrue(mode & SSL.MODE_RELEASE_BUFFERS)
+
     def test_old_version(self) -> None:
         """A client of TLS 1.2 gets an alert, and no protocol sees a byte of it (CL-11)."""
         client = foreign_factory(Foreign(RACK, SSL.TLS1_2_VERSION), self.there, self.clock)
