@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks._proxies import PROXIES, Server, ready, start_engine
+from benchmarks._proxies import PROXIES, Server, Start, ready, start_engine
 from benchmarks._rivals import IN_PYTHON, IN_RUST
 from benchmarks._setup import Unavailable
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_STARTS = {**PROXIES, **IN_PYTHON, **IN_RUST}
+_STARTS: Mapping[str, Start] = {**PROXIES, **IN_PYTHON, **IN_RUST}
 
 _REST = 0.3
 """Seconds between two measurements, for what the one before has left to do."""
@@ -72,8 +72,12 @@ class Field:
 
 
 @contextmanager
-def field(*names: str) -> Iterator[Field]:
+def field(*names: str, starts: Mapping[str, Start] = _STARTS) -> Iterator[Field]:
     """Start the engine and the proxies of these names; they stop at the end.
+
+    Args:
+        names: of what is compared.
+        starts: how each is started.
 
     Raises:
         Unavailable: The engine or PAIR itself does not run.
@@ -87,7 +91,7 @@ def field(*names: str) -> Iterator[Field]:
         for name in names:
             print(f"Starting {name}", file=sys.stderr)
             try:
-                servers[name] = stack.enter_context(ready(_STARTS[name], engine.port, folder / name))
+                servers[name] = stack.enter_context(ready(starts[name], engine.port, folder / name))
             except Unavailable as why:
                 if name == "pair":
                     raise

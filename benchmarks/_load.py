@@ -39,15 +39,25 @@ class Counts(Struct):
 class Load(Struct):
     """One measurement.
 
-    ``cpu`` is in seconds, of the server's processes. ``resident`` are their
-    bytes when it ended. ``closings`` has the connections that were closed and
-    when, in ns.
+    ``cpus`` are in seconds and ``residents`` in bytes, these when it ended:
+    of each part of the server. ``closings`` has the connections that were
+    closed and when, in ns.
     """
 
     counts: Counts
-    cpu: float
-    resident: int
+    cpus: list[float]
+    residents: list[int]
     closings: dict[int, int]
+
+    @property
+    def cpu(self) -> float:
+        """Of the whole server."""
+        return sum(self.cpus)
+
+    @property
+    def resident(self) -> int:
+        """Of the whole server."""
+        return sum(self.residents)
 
 
 def chat(**fields: Any) -> str:
@@ -70,18 +80,21 @@ def load(server: Server, body: str, **options: float) -> Load:
     """
     words = [f"{name}={value}" for name, value in {"port": server.port, "path": server.path, **options}.items()]
     command = [str(_setup.program("load")), *words, f"body={body}"]
-    process = server.process
+    parts = server.parts
     closings: dict[int, int] = {}
-    cpu, resident, counts = 0.0, 0, None
+    before: list[float] = []
+    after: list[float] = []
+    residents: list[int] = []
+    counts = None
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as generator:
         assert generator.stdout is not None
         for line in generator.stdout:
             match line.split():
                 case ["begin"]:
-                    cpu -= process.cpu_seconds()
+                    before = [each.cpu_seconds() for each in parts]
                 case ["end"]:
-                    cpu += process.cpu_seconds()
-                    resident = process.resident_bytes()
+                    after = [each.cpu_seconds() for each in parts]
+                    residents = [each.resident_bytes() for each in parts]
                 case ["closing", number, at]:
                     closings[int(number)] = int(at)
                 case _:
@@ -90,4 +103,5 @@ def load(server: Server, body: str, **options: float) -> Load:
         raise RuntimeError(f"{server.name}: the load ended with {generator.returncode}")
     if counts.errors:
         raise RuntimeError(f"{server.name}: {counts.errors} requests failed")
-    return Load(counts, cpu, resident, closings)
+    cpus = [end - begin for begin, end in zip(before, after, strict=True)]
+    return Load(counts, cpus, residents, closings)

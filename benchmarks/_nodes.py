@@ -37,13 +37,15 @@ class Node:
         state: its state directory.
 
     Attributes:
-        process: it.
+        server: it, as clients see it.
+        process: of it.
         facade: the port for its clients, and for other nodes that call in the name of theirs.
         uuid: its own.
         place: where others invite it.
     """
 
     def __init__(self, server: Server, state: Path) -> None:
+        self.server = server
         self.process = server.process
         self.facade = server.port
         self._state = state
@@ -90,6 +92,14 @@ class Node:
         """The UUIDs of those that are members by what it knows."""
         return {each["node"] for each in self.ask("/cluster")["members"]}
 
+    def online(self) -> set[str]:
+        """The UUIDs of the nodes that are there by what it knows, its own among them."""
+        return {each["uuid"] for each in self.ask("/nodes")["nodes"] if each["presence"] == "online"}
+
+    def owners(self) -> set[str]:
+        """The UUIDs of the nodes that have the engine's model, by what it knows."""
+        return {owner for model in self.ask("/models")["models"] for owner in model["owners"]}
+
     def syncs(self) -> float:
         """How many syncs it began that ended well."""
         found = _SYNCS.search(self._send("/metrics", {})[1].decode())
@@ -117,9 +127,34 @@ class Node:
         return None if found["address"] is None else str(found["address"])
 
 
+def start_nodes(engines: Sequence[int | None], folder: Path, *settings: str) -> list[Node]:
+    """A node before each of these engines, or without one; they know nothing of one another.
+
+    Raises:
+        Unavailable: One of them does not run. None of them does then.
+    """
+
+    def start(place: int) -> Node:
+        server = start_pair(engines[place], folder / f"{place}", *settings)
+        try:
+            return Node(server, folder / f"{place}" / "state")
+        except BaseException:
+            server.stop()
+            raise
+
+    with ThreadPoolExecutor(len(engines)) as pool, ExitStack() as stack:
+        starting = [pool.submit(start, place) for place in range(len(engines))]
+        for each in starting:
+            if each.exception() is None:
+                stack.callback(each.result().server.stop)
+        nodes = [each.result() for each in starting]
+        stack.pop_all()
+        return nodes
+
+
 @contextmanager
 def started(number: int, *settings: str) -> Iterator[list[Node]]:
-    """So many nodes, which know nothing of one another; they stop at the end.
+    """So many nodes in front of the same engine, which know nothing of one another; they stop at the end.
 
     Raises:
         Unavailable: They do not run.
@@ -127,16 +162,19 @@ def started(number: int, *settings: str) -> Iterator[list[Node]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pair-bench-")))
         engine = start_engine(folder / "engine")
-        stack.callback(engine.process.stop)
-
-        def start(place: int) -> Node:
-            server = start_pair(engine.port, folder / f"{place}", *settings)
-            stack.callback(server.process.stop)
-            return Node(server, folder / f"{place}" / "state")
-
-        with ThreadPoolExecutor(number) as pool:
-            nodes = list(pool.map(start, range(number)))
+        stack.callback(engine.stop)
+        nodes = start_nodes([engine.port] * number, folder, *settings)
+        for each in nodes:
+            stack.callback(each.server.stop)
         yield nodes
+
+
+def pair_all(nodes: Sequence[Node]) -> None:
+    """Bring all of them into one cluster, and wait until each sees all others."""
+    for each in nodes[1:]:
+        pair_nodes(nodes[0], each)
+    wait_until_agreed(nodes)
+    wait_for("each other", lambda: all(each.online() >= {other.uuid for other in nodes} for each in nodes), 0.1)
 
 
 def pair_nodes(inviter: Node, joiner: Node) -> float:

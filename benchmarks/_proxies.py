@@ -28,6 +28,9 @@ CHECKOUT = _setup.HERE.parent
 MODEL = "bench"
 """The one model of our engine."""
 
+LEAF = "bench"
+"""The name in the certificate that both sides of a hop over TLS show."""
+
 AIOHTTP = "3.14.5"
 CADDY = "2.11.7"
 
@@ -43,32 +46,45 @@ class Server:
         version: of it.
         process: the running one.
         port: where it answers.
+        behind: the processes through which it reaches the engine, where there are any.
     """
 
     path = "/v1/chat/completions"
 
-    def __init__(self, name: str, version: str, process: Process, port: int) -> None:
+    def __init__(self, name: str, version: str, process: Process, port: int, *behind: Process) -> None:
         self.name = name
         self.version = version
         self.process = process
         self.port = port
+        self.behind = behind
+
+    @property
+    def parts(self) -> tuple[Process, ...]:
+        """All of its processes, in the order in which a request comes by."""
+        return (self.process, *self.behind)
+
+    def stop(self) -> None:
+        """End them."""
+        for each in self.parts:
+            each.stop()
 
 
 Start = Callable[[int, Path], Server]
 """``(port of the engine, folder for its files)`` to a proxy that need not be ready yet."""
 
 
-def start_engine(folder: Path) -> Server:
-    """Our engine, ready."""
-    process = Process([str(_setup.program("engine"))], folder)
+def start_engine(folder: Path, slots: int = 0) -> Server:
+    """Our engine, ready; it streams at most ``slots`` answers at once, or with 0 as many as are asked for."""
+    process = Process([str(_setup.program("engine")), str(slots)], folder)
     return Server("engine", "", process, int(_said(process, r"port (\d+)")))
 
 
-def start_pair(engine: int, folder: Path, *settings: str) -> Server:
-    """PAIR from this checkout, as ``twistd -n pair`` with a state directory of its own."""
+def start_pair(engine: int | None, folder: Path, *settings: str) -> Server:
+    """PAIR from this checkout, as ``twistd -n pair`` with a state directory of its own; None: it has no engine."""
     (folder / "config").mkdir(parents=True)
     config = folder / "config" / "pair.toml"
     config.write_text("")
+    engines = ["kind=openai-compatible", f"url=http://127.0.0.1:{engine}"] if engine else []
     chosen = [
         "proxy.ports.ollama=0",
         "proxy.ports.lmstudio=0",
@@ -77,8 +93,7 @@ def start_pair(engine: int, folder: Path, *settings: str) -> Server:
         "embedded=off",
         "engines.ollama.mode=off",
         "engines.llamacpp.mode=off",
-        "engines.bench.kind=openai-compatible",
-        f"engines.bench.url=http://127.0.0.1:{engine}",
+        *(f"engines.bench.{each}" for each in engines),
         *settings,
     ]
     twistd = [str(Path(sys.executable).with_name("twistd")), "-n", "pair"]
@@ -91,14 +106,31 @@ def start_pair(engine: int, folder: Path, *settings: str) -> Server:
     return Server("pair", pair.__version__, process, int(_said(process, r"lmstudio +http://[^:]+:(\d+)")))
 
 
-def start_nginx(engine: int, folder: Path) -> Server:
-    """Nginx with one worker."""
+def start_nginx(engine: int, folder: Path, secure_in: Path | None = None, secure_out: Path | None = None) -> Server:
+    """Nginx with one worker.
+
+    Args:
+        engine: port of the engine, or of what stands before it.
+        folder: for its files.
+        secure_in: it wants mutual TLS of its clients, with the ``leaf.pem`` and ``key.pem`` here on both sides.
+        secure_out: it goes to ``engine`` over mutual TLS with these.
+    """
     program, variables = _setup.debian("nginx")
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     temporary = "\n".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
+    listening = passing = ""
+    if secure_in:
+        listening = f"""
+            ssl_certificate {secure_in}/leaf.pem; ssl_certificate_key {secure_in}/key.pem; ssl_protocols TLSv1.3;
+            ssl_client_certificate {secure_in}/leaf.pem; ssl_verify_client on; ssl_session_tickets off;"""
+    if secure_out:
+        passing = f"""
+            proxy_ssl_certificate {secure_out}/leaf.pem; proxy_ssl_certificate_key {secure_out}/key.pem;
+            proxy_ssl_trusted_certificate {secure_out}/leaf.pem; proxy_ssl_verify on; proxy_ssl_name {LEAF};
+            proxy_ssl_protocols TLSv1.3; proxy_ssl_session_reuse off;"""
     (folder / "nginx.conf").write_text(f"""
         daemon off; worker_processes 1; pid {folder}/pid; error_log stderr error;
         {"user root;" if os.geteuid() == 0 else ""}
@@ -107,9 +139,10 @@ def start_nginx(engine: int, folder: Path) -> Server:
             access_log off; keepalive_requests 1000000000; client_max_body_size 0; tcp_nodelay on; {temporary}
             upstream engine {{ server 127.0.0.1:{engine}; keepalive 128; keepalive_requests 1000000000; }}
             server {{
-                listen 127.0.0.1:{port} backlog=4096;
+                listen 127.0.0.1:{port} {"ssl" if secure_in else ""} backlog=4096;{listening}
                 location / {{
-                    proxy_pass http://engine; proxy_http_version 1.1; proxy_set_header Connection "";
+                    proxy_pass {"https" if secure_out else "http"}://engine;{passing}
+                    proxy_http_version 1.1; proxy_set_header Connection "";
                     proxy_buffering off; proxy_read_timeout 1h;
                 }}
             }}
@@ -202,7 +235,7 @@ def ready(start: Start, engine: int, folder: Path) -> Iterator[Server]:
     """
     with ExitStack() as stack:
         server = start(engine, folder)
-        stack.callback(server.process.stop)
+        stack.callback(server.stop)
         _wait_for_answer(server)
         yield server
 

@@ -1,6 +1,7 @@
 /* A fast stand-in for an inference engine: one thread, epoll, no inference.
  *
- *   engine            prints "port N", then serves until it is killed
+ *   engine [SLOTS]    prints "port N", then serves until it is killed; streams at most SLOTS answers at once (0: any
+ *                     number), as an engine does that has so many slots: who comes then waits for one, in turn
  *
  * GET /v1/models and /api/tags list one model; other GETs, by which routers ask how it is, are answered {}. POST
  * /api/chat is answered as Ollama does, in one line. Every other POST is answered by what its JSON body asks:
@@ -28,6 +29,8 @@ typedef struct connection {
     size_t in_size, body_left; /* Request: bytes kept, and bytes of its body still to come. */
     size_t out_at, out_size;   /* Answer: what the socket has not taken. */
     int answering, want_write;
+    int slotted, waiting;      /* Has a slot, or waits for one. */
+    struct connection *next;   /* Who waits behind it. */
     char in[16384 + BODY_SEEN];
     char *out;
     size_t out_room;
@@ -37,6 +40,8 @@ static int epoll;
 static char filler[FILL_MOST];
 static connection **heap;
 static size_t heap_size, heap_room;
+static int slots, slots_taken;
+static connection *first_waiting, **last_waiting = &first_waiting;
 
 /* The streams in a heap, the one that is due first at 1. */
 
@@ -80,12 +85,49 @@ static void heap_remove(connection *c) {
     }
 }
 
+/* Slots. */
+
+static void begin_stream(connection *c);
+
+static void wait_for_slot(connection *c) {
+    c->waiting = 1;
+    c->next = NULL;
+    *last_waiting = c;
+    last_waiting = &c->next;
+}
+
+static void wait_no_more(connection *c) {
+    connection **at = &first_waiting;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    if (last_waiting == &c->next)
+        last_waiting = at;
+    c->waiting = 0;
+}
+
+/* What a connection has, or waits for, is the next one's. */
+static void give_slot(connection *c) {
+    if (c->waiting)
+        wait_no_more(c);
+    if (!c->slotted)
+        return;
+    c->slotted = 0;
+    slots_taken--;
+    connection *next = first_waiting;
+    if (next) {
+        wait_no_more(next);
+        begin_stream(next);
+    }
+}
+
 /* Writing. */
 
 static void drop(connection *c) {
     if (c->id && (c->left || c->out_size))
         printf("closed %llu %llu\n", (unsigned long long)c->id, (unsigned long long)now_ns());
     heap_remove(c);
+    give_slot(c);
     close(c->fd);
     free(c->out);
     free(c);
@@ -139,6 +181,7 @@ static void finish(connection *c) {
     c->answering = 0;
     c->id = 0;
     heap_remove(c);
+    give_slot(c);
 }
 
 /* Write the events that are due; 0 when the connection is gone. What the socket does not take waits, as it would in
@@ -208,10 +251,24 @@ static int answer(connection *c, const char *head, const char *body, size_t size
     if (c->fill > FILL_MOST)
         c->fill = FILL_MOST;
     c->answering = 1;
+    if (slots && slots_taken == slots) {
+        wait_for_slot(c);
+        return 1;
+    }
+    begin_stream(c);
+    return flush(c) && stream(c, now_ns());
+}
+
+/* Nothing of it is written yet. */
+static void begin_stream(connection *c) {
+    if (slots) {
+        c->slotted = 1;
+        slots_taken++;
+    }
     c->due = now_ns();
     queue_text(c, "HTTP/1.1 200 OK\r\nServer: bench\r\nContent-Type: text/event-stream\r\n"
                   "Transfer-Encoding: chunked\r\n\r\n");
-    return flush(c) && stream(c, now_ns());
+    heap_add(c);
 }
 
 /* Understand what has come; 0 when the connection is gone. */
@@ -273,7 +330,8 @@ static void receive(connection *c) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    slots = argc > 1 ? atoi(argv[1]) : 0;
     int on = 1, listening = new_socket();
     struct sockaddr_in address = loopback(0);
     socklen_t size = sizeof address;
@@ -305,7 +363,10 @@ int main(void) {
                 stream(c, now_ns());
             }
         }
-        for (uint64_t now = now_ns(); heap_size && heap[1]->due <= now;)
-            stream(heap[1], now);
+        for (uint64_t now = now_ns(); heap_size && heap[1]->due <= now;) {
+            connection *c = heap[1];
+            if (flush(c))
+                stream(c, now);
+        }
     }
 }

@@ -26,24 +26,44 @@ JOBS = 1000
 PATH = "/v1/chat/completions"
 
 
-class Cluster:
-    """So many nodes; each model is on two of them, and one model, ``shared``, on three where there are so many."""
+class Layout:
+    """So many nodes; each model is on two of them, and one model, ``shared``, on three where there are so many.
+
+    Attributes:
+        inventories: what each has.
+        requests: one for each model but ``shared``.
+        shared: one for that.
+    """
 
     def __init__(self, nodes: int) -> None:
         route = match("lmstudio", "POST", PATH)
         assert route is not None, "the path is in the table"
-        self.names = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(nodes)]
         self.requests = [Request("lmstudio", route, f"model-{number}") for number in range(MODELS)]
         self.shared = Request("lmstudio", route, "shared")
+        self.inventories = []
+        for place in range(nodes):
+            models = [each.model for number, each in enumerate(self.requests) if (place - number) % nodes < 2]
+            node = f"{place:08x}-0000-4000-8000-000000000000"
+            self.inventories.append(_inventory(node, [*models, "shared"] if place < 3 else models))
+
+
+class Cluster:
+    """The scheduler of the first node of a layout, which knows all of it."""
+
+    def __init__(self, nodes: int) -> None:
+        layout = Layout(nodes)
+        self.names = [each.node for each in layout.inventories]
+        self.requests = layout.requests
+        self.shared = layout.shared
         self.catalogue = Catalogue()
         self.breaker = Breaker()
         self.book = ReservationBook()
         self.scheduler = Scheduler()
         self.policy = PressurePolicy()
         self._jobs = 0
-        for place, node in enumerate(self.names):
-            models = [each.model for number, each in enumerate(self.requests) if (place - number) % nodes < 2]
-            self.catalogue.put(_facts(node, [*models, "shared"] if place < 3 else models))
+        dialect = Dialect("openai-compatible", {"lmstudio": routes_of("lmstudio", PATH)})
+        for each in layout.inventories:
+            self.catalogue.put(NodeFacts(each, {"engine": dialect}, local=each.node == self.names[0]))
         self.scheduler.set_nodes(self.names)
         self.recompute(JOBS)
 
@@ -69,12 +89,10 @@ class Cluster:
         self.book.apply(snapshot)
 
 
-def _facts(node: str, models: list[str]) -> NodeFacts:
+def _inventory(node: str, models: list[str]) -> NodeInventory:
     status = EngineStatus("engine", "openai-compatible", "lmstudio", state="running", health="ok", routable=True)
     listed = [Model(each, "engine", "lmstudio", loaded=(LoadedInstance(each),)) for each in models]
-    inventory = NodeInventory(node, engines=(EngineInventory(status, models=tuple(listed)),))
-    dialect = Dialect("openai-compatible", {"lmstudio": routes_of("lmstudio", PATH)})
-    return NodeFacts(inventory, {"engine": dialect}, local=node.startswith("00000000"))
+    return NodeInventory(node, engines=(EngineInventory(status, models=tuple(listed)),))
 
 
 def _microseconds(call: Callable[[], object], number: int) -> float:
