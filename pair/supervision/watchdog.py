@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 from twisted.application.service import Service
-from twisted.internet.task import LoopingCall
 
 from pair.events import Signal
 from pair.logs import Logger
 from pair.supervision.conditions import REACTOR_STALL
+from pair.supervision.repeating import Repeating
 from pair.supervision.stacks import all_stacks, stack
 from pair.supervision.stalls import PERIOD, Judge, Limits, News
 
@@ -80,21 +80,20 @@ class StallWatchdog(Service):
         self._end_by: float | None = None
         self._quit = threading.Event()
         self._watched = 0
-        self._counter = LoopingCall(self._turn)
-        self._counter.clock = clock
+        self._counter = Repeating(clock, PERIOD, self._turn, "The count of the reactor's turns")
 
     def startService(self) -> None:
         """Begin to count, and to look."""
         super().startService()
         self._watched = threading.get_ident()
-        self._counter.start(PERIOD)
+        self._counter.startService()
         self._judge = Judge(self._limits, self._now())
         self._in_thread(self._watch)
 
     def stopService(self) -> None:
         """Stop counting; stalls are no matter any more."""
         super().stopService()
-        self._counter.stop()
+        self._counter.stopService()
         if self._end_by is None:
             self._quit.set()
 

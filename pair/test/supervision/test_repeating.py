@@ -82,6 +82,35 @@ class RepeatingTests(SynchronousTestCase):
         self.assertEqual(self.repeating.failures, 0)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_same_instants(self) -> None:
+        """Whatever repeats does so at multiples of 0.25 s, whenever it began; so the process wakes up but once."""
+        self.clock.advance(0.625)
+        self.repeating.startService()
+        self.clock.pump([4.875, 5.0])
+        self.assertEqual(self.calls, [0.625, 5.5, 10.5])
+
+    def test_short_interval(self) -> None:
+        """What repeats more often than that keeps to its own instants."""
+        self.clock.advance(0.0625)
+        often = Repeating(self.clock, 0.125, self.work, "looking")
+        often.startService()
+        self.clock.pump([0.125, 0.125])
+        self.assertEqual(self.calls, [0.0625, 0.1875, 0.3125])
+
+    def test_rounding(self) -> None:
+        """Where rounding makes a call come a little early, no second one follows it for that instant."""
+        often = Repeating(self.clock, 0.1, self.work, "looking")
+        often.startService()
+        self.clock.pump([0.1] * 30)
+        gaps = [later - former for former, later in zip(self.calls, self.calls[1:], strict=False)]
+        self.assertGreater(min(gaps), 0.09)
+
+    def test_stopped_by_its_own_work(self) -> None:
+        """The work itself may stop it."""
+        once = Repeating(self.clock, 5.0, lambda: once.stopService() and None, "looking")
+        once.startService()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
     def test_starts_again(self) -> None:
         """It may be started again after a stop."""
         self.repeating.startService()
