@@ -40,6 +40,9 @@ STRANGERS_PERIOD = 10.0
 TELL_SECONDS = 2.0
 """Between two tellings of one node."""
 
+EARLY_SECONDS = 0.25
+"""By which what is told may come sooner: samples come every 2 s too, and are not to wait for the rest of a moment."""
+
 FEED_SECONDS = 10.0
 """So old may be what came over a feed, and still counts before what was asked for (DS-95)."""
 
@@ -98,7 +101,7 @@ class _Node:
         if self._timer is not None:
             return
         wait = 0.0 if self._told_at is None else self._told_at + TELL_SECONDS - reading.at
-        if wait <= 0:
+        if wait <= EARLY_SECONDS:
             self._due()
         else:
             self._timer = self._clock.callLater(wait, self._due)

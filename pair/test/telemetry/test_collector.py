@@ -398,6 +398,18 @@ class TellingTests(CollectorCase):
             [(10.0, 100, 0), (30.0, 600, 1500), (40.0, 1100, 3000), (50.0, 100, 7000)],
         )
 
+    def test_a_little_early(self) -> None:
+        """A sample that comes up to 0.25 s early is told as it comes, without a timer (DS-94)."""
+        self.add()
+        self.collector.feed_state(FeedState(PEER, "inventory", "live"))
+        for at, busy in ((0.0, 10.0), (1.75, 20.0), (3.5, 30.0)):
+            self.run_until(at)
+            self.collector.fed(PEER, info(busy=busy))
+        self.assertEqual(
+            [(each.utilization_percent, each.received_at - EPOCH) for each in self.loads],
+            [(10.0, 0), (20.0, 1750), (30.0, 3500)],
+        )
+
     def test_failure(self) -> None:
         """A failure tells nothing: what was told gets old by itself (DS-94)."""
         self.add()
