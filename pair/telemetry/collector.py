@@ -96,7 +96,7 @@ class _Node:
         self._timer: IDelayedCall | None = None
 
     def take(self, reading: _Reading) -> None:
-        """Tell of it, but not sooner than 2 s after the one before: then of the newest by that time."""
+        """Tell of it, but not sooner than 2 s after the one told before came: then of the newest by that time."""
         self._newest = reading
         if self._timer is not None:
             return
@@ -116,8 +116,8 @@ class _Node:
 
     def _due(self) -> None:
         self._timer = None
-        self._told_at = self._clock.seconds()
         assert self._newest is not None, "something was taken"
+        self._told_at = self._newest.at  # Else samples that had to wait once would all have to.
         self.samples.append(_sample(self._newest))
         self._tell(self._newest)
 

@@ -395,7 +395,19 @@ class TellingTests(CollectorCase):
             self.collector.fed(PEER, info(busy=busy))
         self.assertEqual(
             [(each.utilization_percent, each.sample_age_ms, each.received_at - EPOCH) for each in self.loads],
-            [(10.0, 100, 0), (30.0, 600, 1500), (40.0, 1100, 3000), (50.0, 100, 7000)],
+            [(10.0, 100, 0), (30.0, 600, 1500), (40.0, 600, 3000), (50.0, 100, 7000)],
+        )
+
+    def test_no_wait_for_ever(self) -> None:
+        """One that had to wait for its time does not make all that follow wait as long (DS-94)."""
+        self.add()
+        self.collector.feed_state(FeedState(PEER, "inventory", "live"))
+        for at, busy in ((0.0, 10.0), (1.0, 20.0), (3.0, 30.0), (5.0, 40.0)):
+            self.run_until(at)
+            self.collector.fed(PEER, info(busy=busy))
+        self.assertEqual(
+            [(each.utilization_percent, each.sample_age_ms) for each in self.loads],
+            [(10.0, 100), (20.0, 1100), (30.0, 100), (40.0, 100)],
         )
 
     def test_a_little_early(self) -> None:
