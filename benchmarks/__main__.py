@@ -8,6 +8,7 @@ import sys
 
 NAMES = (
     *("chunk", "chunk1000", "req", "lat", "ttfb", "mem", "cancel", "peers", "scale", "body"),
+    *("tls", "mem_tls", "burst", "frozen", "scale_feeds", "idle", "news"),
     *("trust", "pairing", "sync"),
 )
 

@@ -50,11 +50,11 @@ def _rounds(nodes: Sequence[Node], control: Process, number: int, seconds: float
 
 def measure(quick: bool) -> Report:
     """Take the figures, of all nodes at once: each has as many members as the others."""
-    number, seconds = (1, 20.0) if quick else (3, 60.0)
+    number, seconds = (1, 20.0) if quick else (2, 60.0)
     with tempfile.TemporaryDirectory(prefix="pair-bench-") as folder, started(MEMBERS + 1) as nodes:
         control = _control(Path(folder))
         try:
-            alone = _rounds(nodes, control, 1, seconds)
+            alone = _rounds(nodes, control, 1, seconds / 2)
             alone_mb = statistics.median(each.process.resident_bytes() for each in nodes) / 1e6
             pair_all(nodes)
             together = _rounds(nodes, control, number, seconds)

@@ -53,7 +53,7 @@ def measure(quick: bool) -> Report:
         here, there, _ = nodes
         own: list[float] = []
         others: list[float] = []
-        for _ in range(20 if quick else 100):
+        for _ in range(20 if quick else 60):
             # Whoever serves it, the job is that of the node that was asked.
             own.append(_once(here, here))
             others.append(_once(here, there))

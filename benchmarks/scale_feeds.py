@@ -7,7 +7,7 @@ import sys
 import time
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs
 
 from msgspec.structs import replace
@@ -16,9 +16,11 @@ from twisted.internet.task import Clock
 
 from benchmarks._report import Bound, Report, main
 from benchmarks.scale import MODELS, NODES, PATH, Layout
+from pair.engines.offers import Offers
 from pair.engines.publishing import SAMPLE_SECONDS, InventoryPublisher
 from pair.events import Signal
 from pair.feeds.codec import StructCodec
+from pair.feeds.followers import Followers
 from pair.feeds.publisher import Feed
 from pair.feeds.wire import read_position
 from pair.jobs.ledger import JobLedger
@@ -143,7 +145,8 @@ class Feeds:
             directory=directory, getter=getter, collector=collector, note=ignore, heard=ignore, info=ignore
         )
         view = SimpleNamespace(members=[SimpleNamespace(node=each.node) for each in layout.inventories])
-        cluster: Any = SimpleNamespace(trust=SimpleNamespace(me=me.node, view=view, changed=Signal()))
+        trust = SimpleNamespace(me=me.node, view=view, changed=Signal())
+        cluster: Any = SimpleNamespace(trust=trust, loaded=Signal())
         history: Any = SimpleNamespace(changed=Signal(), rows=tuple)
         sharing = Sharing(
             clock,
@@ -166,9 +169,12 @@ class Feeds:
         collector.loads.subscribe(lambda load: heard.add(load.uuid))
         self.scheduling.count_others(sharing.jobs.pending_elsewhere)
         self.scheduling.startService()
-        sharing._set_members()
-        for followers in sharing._all_followers:
-            followers.startService()
+        services: list[Any] = []
+        sharing.add_feeds(cast("Any", SimpleNamespace(add=lambda _, service: services.append(service))))
+        cluster.loaded.emit(None)
+        for each in services:
+            if isinstance(each, Followers | Offers):
+                each.startService()
         self.live(1.0)
         for entry in entries.values():
             collector.node_event(NodeAdded(1, entry))
