@@ -216,7 +216,7 @@ class FaultTests(HostTestCase):
         self.victim.wait_until_ready()
         self.comes_back()
         wait_for(
-            "the name", lambda: {each.nodes()[self.victim.uuid]["name"] for each in self.others} == {"another"}, SEEN
+            "the name", lambda: {each.nodes()[self.victim.uuid]["name"] for each in self.others} == {"another"}, GONE
         )
         self.assertEqual([len(each.nodes()) for each in self.others], [3, 3])
 
