@@ -93,6 +93,7 @@ class Neighbours:
         instance: str,
     ) -> None:
         self.proven: Signal[str] = Signal()
+        self._stopping = False
         self._reactor = reactor
         self._settings = settings
         self._node = node
@@ -161,8 +162,14 @@ class Neighbours:
         """A member has asked something of this node."""
         self.directory.note(node, "inbound")
 
+    def stopping(self) -> None:
+        """The node stops: that its ports close one by one is no news, and a sync for it would look like life."""
+        self._stopping = True
+
     def set_facades(self, ports: Mapping[str, int | None]) -> None:
         """These facades listen now, and have an engine behind them (DS-8)."""
+        if self._stopping:
+            return
         for facade, key in FACADES.items():
             port = ports.get(facade)
             if port is None:
@@ -269,6 +276,8 @@ class Neighbours:
         self.directory.trust_changed()
 
     def _opened(self, opened: Opened) -> None:
+        if self._stopping:
+            return
         key = SERVICES[opened.surface]
         if opened.port is None:
             self.directory.unregister_port(key)

@@ -291,6 +291,7 @@ class Parts:
         """The stop begins: from now on it has its deadline (OP-53)."""
         self._phase = "stopping"
         self._notifier.stopping()
+        self._neighbours.stopping()
         self._watchdog.end_within(self._settings.service.stop_deadline + _OVERRUN)
 
     def _in_order(self) -> OrderedServices:
