@@ -143,6 +143,7 @@ class Parts:
             self._labels,
             settings.routing.loaded_only,
             self._errors,
+            settings.routing.freshness,
         )
         self._cluster = cluster = Clustering(
             reactor,

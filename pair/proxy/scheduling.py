@@ -57,6 +57,7 @@ class SchedulerService(Service):
         labels: the labels of this node, by the kinds of its running engines (RT-23).
         loaded_only: this node offers only loaded models.
         errors: where a policy or a node that fails is told.
+        freshness: seconds after which how busy a node was counts no more (RT-36).
 
     Attributes:
         catalogue: who advertises what.
@@ -77,6 +78,7 @@ class SchedulerService(Service):
         labels: Callable[[Iterable[str]], tuple[str, ...]],
         loaded_only: bool,
         errors: IErrorBook,
+        freshness: float = 10.0,
     ) -> None:
         self.catalogue = Catalogue()
         self.book = ReservationBook()
@@ -93,7 +95,7 @@ class SchedulerService(Service):
         self._labels = labels
         self._loaded_only = loaded_only
         self._errors = errors
-        self._scheduler = Scheduler()
+        self._scheduler = Scheduler(freshness)
         self._scheduler.set_nodes([node])
         self._peers: set[str] = set()
         self._others: Callable[[], Mapping[str, int]] = dict

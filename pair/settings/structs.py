@@ -222,6 +222,7 @@ class Routing(Struct, frozen=True):
     """``[routing]``: which engine gets a request."""
 
     policy: Annotated[str, Key("The routing policy.", allowed="the name of a policy")] = "pressure"
+    freshness: Annotated[float, Meta(ge=2, le=120), Key("Seconds after which a GPU's load counts no more.")] = 10.0
     loaded_only: Annotated[bool, Key("This node offers only models that are in memory.")] = False
     rule: Annotated[
         tuple[Rule, ...],

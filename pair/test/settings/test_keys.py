@@ -67,6 +67,7 @@ BOUNDS: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
         ("on", "11500", "localhost", "127.0.0.1:0", "192.168.1.9:11500", "http://localhost:11500", 11500, True),
     ),
     "routing.policy": (("pressure",), ("random", 1)),
+    "routing.freshness": ((2, 10, 120), (1.9, 121, "none")),
     "routing.loaded_only": ((True,), (0,)),
     "routing.rule": (
         ([], [{"model": "llama*", "require": ["gpu"], "forbid": []}]),
