@@ -9,7 +9,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 
 import pair
 from pair.cluster.asker import BODY_MAX, PATH, Asker
@@ -24,6 +24,7 @@ from pair.events import Signal
 from pair.feeds.wire import PROTOCOLS
 from pair.hostlinks import default_sources, interfaces
 from pair.protocols.dial import DialError
+from pair.records.asking import AskFailed
 from pair.records.cluster import OVER
 from pair.records.telemetry import NodeInfo, ProtocolRange
 from pair.surfaces.node_info import node_info_sites
@@ -163,7 +164,11 @@ class Neighbours:
         self.directory.note(node, "inbound")
 
     def stopping(self) -> None:
-        """The node stops: that its ports close one by one is no news, and a sync for it would look like life."""
+        """The node stops: from now on it tells and asks nobody anything, for that would look like life.
+
+        That ports close one by one is no news, nor that feeds end, after which
+        other nodes would be polled.
+        """
         self._stopping = True
 
     def set_facades(self, ports: Mapping[str, int | None]) -> None:
@@ -256,6 +261,8 @@ class Neighbours:
         }
 
     def _ask(self, node: str) -> Deferred[Answer]:
+        if self._stopping:
+            return fail(AskFailed("unreachable"))
         return self._asker.node_info(node, self.directory.places(node, "ni"), ASK_SECONDS)
 
     def _make_sites(self) -> tuple[SurfaceSite, SurfaceSite]:

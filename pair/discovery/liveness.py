@@ -334,6 +334,9 @@ class Liveness:
         return [*self._turn(node, "suspect"), *self._check(node, now)] if missed else []
 
     def _alive(self, node: Watched, kind: EvidenceKind, now: float) -> list[Action]:
+        if node.leaving and kind == "inbound":
+            # It may have asked that just before it went, and be overtaken by its goodbye; the rounds will show.
+            return []
         node.kind, node.last = kind, now
         node.misses = 0
         return [] if node.presence == "online" else self._turn(node, "online")

@@ -317,6 +317,14 @@ class GoodbyeTests(LivenessCase):
         self.pass_time(5.0)
         self.assertEqual(self.of_a, [])
 
+    def test_overtaken_request(self) -> None:
+        """What it asked of us before it went may be told after its goodbye, and belies nothing."""
+        self.meet()
+        self.goodbye()
+        self.take(self.liveness.note("a", "inbound", self.now))
+        self.pass_time(2.0)
+        self.assertEqual(self.of_a, [SUSPECT, Check("a"), Check("a"), Lost("a")])
+
     def test_older_evidence(self) -> None:
         """What was seen before a goodbye does not belie it; what comes after it does."""
         self.meet()

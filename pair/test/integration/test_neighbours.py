@@ -182,6 +182,7 @@ class FaultTests(HostTestCase):
     def setUp(self) -> None:
         self.victim, self.member, self.stranger = self.start_on_hosts(3)
         self.pair(self.victim, self.member)
+        wait_for("the victim's record", lambda: all(self.has_record(each) for each in self.others), MET)
         wait_for("all", lambda: self.member.sees(self.victim, self.stranger) and self.stranger.sees(self.victim), MET)
 
     def test_frozen(self) -> None:
@@ -243,6 +244,10 @@ class FaultTests(HostTestCase):
     def others(self) -> tuple[HostNode, HostNode]:
         """The member and the stranger."""
         return self.member, self.stranger
+
+    def has_record(self, node: HostNode) -> bool:
+        """Whether a node has heard the victim by multicast."""
+        return "mdns" in node.nodes().get(self.victim.uuid, {}).get("claims", ())
 
     def has_address(self, node: HostNode, address: str) -> bool:
         """Whether a node knows the victim by an address."""
