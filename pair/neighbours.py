@@ -292,6 +292,9 @@ class Neighbours:
             self.directory.register_port(key, opened.port)
 
     def _tell_of_itself(self, own: Own) -> None:
+        if not own.services:
+            # The node starts: until its ports are open, what it signed in its last run is the better word.
+            return
         addresses = own.addresses or published(self._settings.node.bind, self.directory.links())
         self._cluster.tell(addresses, own.services)
 
