@@ -146,7 +146,7 @@ class Feeds:
         )
         view = SimpleNamespace(members=[SimpleNamespace(node=each.node) for each in layout.inventories])
         trust = SimpleNamespace(me=me.node, view=view, changed=Signal())
-        cluster: Any = SimpleNamespace(trust=trust, loaded=Signal())
+        cluster: Any = SimpleNamespace(trust=trust, loaded=Signal(), fellows=lambda: view.members)
         history: Any = SimpleNamespace(changed=Signal(), rows=tuple)
         sharing = Sharing(
             clock,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pair.addresses import Place
     from pair.cluster.changes import Change
     from pair.cluster.identity import Identity
+    from pair.cluster.membership import Member
     from pair.cluster.pins import PeerLeaf, PinTable
     from pair.ground import Ground
     from pair.interfaces import IErrorBook
@@ -154,6 +155,11 @@ class Clustering:
         view = self.trust.view
         others = () if view is None else (each.node for each in view.members)
         return frozenset((self._identity.uuid, *others))
+
+    def fellows(self) -> tuple[Member, ...]:
+        """The members of the cluster, this node among them; none where it is in none (CL-78)."""
+        view = self.trust.view
+        return () if view is None or self.trust.me is None else view.members
 
     @property
     def peers(self) -> Peers:

@@ -20,7 +20,7 @@ from pair.protocols.calls import Target
 from pair.protocols.http_client import DialTimeoutError, HandshakeError
 from pair.protocols.pool import ClientPool
 from pair.records.engines import NodeInventory
-from pair.records.nodes import NodeRekeyed
+from pair.records.nodes import NodeRekeyed, PresenceChanged
 from pair.routing.candidates import NodeFacts
 from pair.supervision.repeating import Repeating
 
@@ -104,8 +104,10 @@ class Members(Service):
 
     def target(self, node: str, facade: str) -> Target | None:
         """See :class:`pair.proxy.plane.Members`."""
+        if self._pins().pin(node) is None:
+            return None
         known = self._targets.get((node, facade))
-        if known is None and self._pins().pin(node) is not None:
+        if known is None:
             places = self._directory.places(node, FACADES[facade])
             if places:
                 authority = f"{node}:{places[0].port}".encode("ascii")
@@ -176,9 +178,10 @@ class Members(Service):
                 self.pool.drop(self._targets.pop((node, facade)).key)
 
     def _node_event(self, event: NodeEvent) -> None:
-        if isinstance(event, NodeRekeyed):
+        # What is rekeyed is no member yet, and another presence comes with a change of the entry.
+        if isinstance(event, NodeRekeyed | PresenceChanged):
             return
-        node = event.uuid if not hasattr(event, "entry") else event.entry.uuid
+        node = event.entry.uuid
         if node is not None:
             for facade in FACADES:
                 self._targets.pop((node, facade), None)

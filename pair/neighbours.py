@@ -240,24 +240,20 @@ class Neighbours:
 
     def _judge(self) -> Standing:
         trust = self._cluster.trust
-        view = trust.view if trust.me is not None else None
-        members = frozenset(() if view is None else (each.node for each in view.members))
+        members = frozenset(each.node for each in self._cluster.fellows())
         invited = (each.peer.node for each in self._cluster.invitations.all() if each.state not in OVER)
         return Standing(
             self._node,
-            None if view is None else view.cluster,
+            None if trust.view is None or not members else trust.view.cluster,
             members,
             frozenset(each for each in members if trust.pins.pin(each) is not None),
             frozenset(each for each in invited if each is not None),
         )
 
     def _roster(self) -> Mapping[str, Claim]:
-        view = self._cluster.trust.view
-        if view is None or self._cluster.trust.me is None:
-            return {}
         return {
             each.node: Claim("roster", each.node, name=each.name, addresses=each.addresses, services=dict(each.ports))
-            for each in view.members
+            for each in self._cluster.fellows()
         }
 
     def _ask(self, node: str) -> Deferred[Answer]:

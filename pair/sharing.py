@@ -206,9 +206,7 @@ class Sharing:
     # What they are told.
 
     def _set_members(self) -> None:
-        trust = self._cluster.trust
-        view = trust.view if trust.me is not None else None
-        members = frozenset(() if view is None else (each.node for each in view.members))
+        members = frozenset(each.node for each in self._cluster.fellows())
         for each in self._all_followers:
             each.members(members)
 

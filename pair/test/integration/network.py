@@ -54,9 +54,9 @@ class Host:
     def readdress(self, number: int) -> None:
         """Take another IPv4 address in place of the one it has, as from another lease."""
         with self.inside():
-            _ip("address", "del", f"{self.address}/24", "dev", self.interface)
+            _change("ip", "address", "del", f"{self.address}/24", "dev", self.interface)
             self.address = f"10.77.0.{number}"
-            _ip("address", "add", f"{self.address}/24", "dev", self.interface)
+            _change("ip", "address", "add", f"{self.address}/24", "dev", self.interface)
 
     def plug_in(self) -> None:
         """Bring its interfaces up, with addresses that can be used at once."""
@@ -100,11 +100,11 @@ class Switch:
         """Let no multicast through to these hosts."""
         with self._itself.inside():
             for each in hosts:
-                _run("bridge", "link", "set", "dev", self._ports[each], "mcast_flood", "off")
+                _change("bridge", "link", "set", "dev", self._ports[each], "mcast_flood", "off")
 
     def _set(self, host: Host, state: str) -> None:
         with self._itself.inside():
-            _ip("link", "set", self._ports[host], state)
+            _change("ip", "link", "set", self._ports[host], state)
 
 
 def switched(test: SynchronousTestCase, number: int) -> tuple[Switch, list[Host]]:
@@ -172,9 +172,21 @@ def _ip(*arguments: str) -> None:
 
 
 def _run(*command: str) -> None:
+    """A step without which there is no such network here."""
+    fault = _fault(*command)
+    if fault:
+        raise SkipTest(fault)
+
+
+def _change(*command: str) -> None:
+    """A step in a network that is there: it must succeed."""
+    fault = _fault(*command)
+    assert not fault, fault
+
+
+def _fault(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SkipTest(f"{' '.join(command)}: {done.stderr.strip()}")
+    return "" if done.returncode == 0 else f"{' '.join(command)}: {done.stderr.strip() or done.returncode}"
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
