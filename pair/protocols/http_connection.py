@@ -149,7 +149,7 @@ class HTTPServerProtocol(Protocol):
         if self._reader.ended:
             self._call(receiver.body_ended)
             return
-        if exchange.head.expects_continue and not exchange.begun and not self._held:
+        if not exchange.begun and exchange.head.expects_continue and not self._held:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._receiver = receiver
         self.resume_body()
@@ -183,7 +183,7 @@ class HTTPServerProtocol(Protocol):
         assert exchange is not None
         if not reuse or self.factory.draining:
             # Where the client asked for the end it sends no more; else it was our choice, and it may.
-            self._close(linger=exchange.head.keep_alive or not self._reader.ended)
+            self._close(linger=exchange.keep_alive or not self._reader.ended)
             return
         self._set_paused(False)
         self._enter(_Phase.IDLE, self._limits.idle_seconds)

@@ -92,7 +92,8 @@ class Exchange:
     whatever way it ended, all of them do nothing.
 
     Attributes:
-        head: The request's.
+        head: The request's, until the answer begins: then it is let go, for that may take long.
+        keep_alive: The client wants to send more requests on its connection.
         peer: The client's address, an IP literal; an IPv4-mapped one
             unwrapped (AR-10).
         lost: Set by the application; called once when the exchange ends
@@ -104,10 +105,23 @@ class Exchange:
         write: Sends more of the answer's body, by one write of the transport.
     """
 
-    __slots__ = ("_connection", "_framing", "_producing", "_reuse", "begun", "done", "head", "lost", "peer", "write")
+    __slots__ = (
+        "_connection",
+        "_framing",
+        "_producing",
+        "_reuse",
+        "begun",
+        "done",
+        "head",
+        "keep_alive",
+        "lost",
+        "peer",
+        "write",
+    )
 
     def __init__(self, head: RequestHead, connection: Connection) -> None:
         self.head = head
+        self.keep_alive = head.keep_alive
         self.peer = connection.peer
         self.lost: Callable[[], None] | None = None
         self.begun = False
@@ -222,6 +236,7 @@ class Exchange:
         else:
             self.write = transport_write
             lines += (b"\r\n", data)
+        del self.head
         transport_write(b"".join(lines))
 
     def _write_chunk(self, data: bytes) -> None:

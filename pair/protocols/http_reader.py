@@ -11,6 +11,7 @@ Pure: bytes in, heads and payloads out. Two things are ours beside llhttp:
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
@@ -53,15 +54,13 @@ class RequestHead(FieldLookup, Struct, frozen=True):
 
 
 class _Sink:
-    """What the parser found. It does not hold the parser: no cycle, so no garbage for each connection."""
+    """What the parser found. It does not hold the parser: no cycle, so no garbage for each request."""
+
+    __slots__ = ("chunks", "ended", "fields", "heads", "named", "on_body", "parts")
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self.on_body = self.parts.append
-        self.begin()
-
-    def begin(self) -> None:
-        """A head comes next."""
         self.fields: list[tuple[bytes, bytes]] = []
         self.named: Named = {}
         self.heads = 0
@@ -83,31 +82,39 @@ class _Sink:
         self.ended = True
 
 
+class _Chunked(NamedTuple):
+    """A body in chunks that is being read."""
+
+    sink: _Sink
+    parser: HttpRequestParser
+
+
 class RequestReader:
     """Reads one request after another: its head, then its body until ``ended``.
 
     The caller keeps the bytes: each call is given all that is at hand and
-    tells how much of it is done with.
+    tells how much of it is done with. Of a request that is complete it keeps
+    nothing: the answer may take minutes, and thousands may wait for one.
 
     Args:
         head_bytes: The longest head, in octets, its empty line included.
         fields: The most fields in a head.
+
+    Attributes:
+        ended: Whether the request whose head was read last is complete; never so once it was found malformed.
     """
 
+    __slots__ = ("_chunked", "_fields", "_head_bytes", "_overhead", "_remaining", "_searched", "_tail", "ended")
+
     def __init__(self, head_bytes: int, fields: int) -> None:
+        self.ended = False
         self._head_bytes = head_bytes
         self._fields = fields
-        self._sink = _Sink()
-        self._parser = HttpRequestParser(self._sink)
+        self._chunked: _Chunked | None = None
         self._searched = 0
-        self._remaining: int | None = None
+        self._remaining = 0
         self._overhead = 0
         self._tail = b""
-
-    @property
-    def ended(self) -> bool:
-        """Whether the request whose head was read last is complete; never so once it was found malformed."""
-        return self._sink.ended
 
     def read_head(self, data: bytes) -> tuple[RequestHead, int] | None:
         """The head at the start of ``data``.
@@ -141,24 +148,31 @@ class RequestReader:
             raise Malformed("request line")
         method, target, _ = line
         upgrade = None
-        sink = self._sink
-        sink.begin()
-        self._overhead = 0
+        self.ended = False
+        sink = _Sink()
+        parser = HttpRequestParser(sink)
         try:
-            self._parser.feed_data(raw)
+            parser.feed_data(raw)
         except HttpParserUpgrade:
             if method == b"CONNECT":
                 raise Malformed("CONNECT") from None
-            upgrade = self._parse_without_upgrade(raw)
-            sink = self._sink
+            # Fed anew, less what asks for it: llhttp would take the body for another protocol.
+            kept, upgrade = _without_upgrade(sink.fields)
+            sink = _Sink()
+            parser = HttpRequestParser(sink)
+            parser.feed_data(raw[: raw.index(b"\n") + 1] + field_lines(kept) + b"\r\n")
         # llhttp passes over a CR before the method.
-        if sink.heads != 1 or self._parser.get_method() != method or len(sink.fields) > self._fields:
+        if sink.heads != 1 or parser.get_method() != method or len(sink.fields) > self._fields:
             raise Malformed("head")
         fields = tuple(sink.fields)
         named, sink.named = sink.named, {}  # Trailers are no fields of it.
         length, chunked = body_framing(named, minor)
-        self._remaining = length
-        self._tail = b""
+        self._remaining = length or 0
+        self.ended = not (chunked or length)
+        if chunked:
+            self._chunked = _Chunked(sink, parser)
+            self._overhead = 0
+            self._tail = b""
         connection, expect = named.get(b"connection"), named.get(b"expect")
         asked = () if connection is None else _options(b",".join(connection))
         keep_alive = b"close" not in asked and (minor == 1 or b"keep-alive" in asked)
@@ -166,18 +180,6 @@ class RequestReader:
         return RequestHead(
             method, target, minor, fields, named, length, chunked, keep_alive, expects_continue, upgrade
         )
-
-    def _parse_without_upgrade(self, raw: bytes) -> bytes:
-        """Feed the head anew, less what asks for an upgrade: llhttp would take the body for another protocol.
-
-        Returns:
-            The protocol that it asks for.
-        """
-        fields, upgrade = _without_upgrade(self._sink.fields)
-        self._sink = _Sink()
-        self._parser = HttpRequestParser(self._sink)
-        self._parser.feed_data(raw[: raw.index(b"\n") + 1] + field_lines(fields) + b"\r\n")
-        return upgrade
 
     def read_body(self, data: bytes) -> tuple[bytes, int]:
         """The payload in ``data``, as far as it belongs to the present request.
@@ -190,21 +192,20 @@ class RequestReader:
             Malformed: The chunks are none, or more framing than payload
                 (PX-10). Nothing of ``data`` is to be used.
         """
-        parts = self._sink.parts
-        parts.clear()
-        try:
-            if self._remaining is None:
-                used = self._feed_chunked(data)
-            else:
-                used = min(len(data), self._remaining)
-                self._remaining -= used
-                self._parser.feed_data(data[:used])
-        except HttpParserError:
-            raise Malformed("body") from None
-        return parts[0] if len(parts) == 1 else b"".join(parts), used
+        if self._chunked is not None:
+            try:
+                return self._read_chunks(self._chunked, data)
+            except HttpParserError:
+                raise Malformed("body") from None
+        used = min(len(data), self._remaining)
+        self._remaining -= used
+        self.ended = not self._remaining
+        return data[:used], used
 
-    def _feed_chunked(self, data: bytes) -> int:
-        sink, parts, tail = self._sink, self._sink.parts, self._tail
+    def _read_chunks(self, chunked: _Chunked, data: bytes) -> tuple[bytes, int]:
+        sink, parser = chunked
+        parts, tail = sink.parts, self._tail
+        parts.clear()
         used = 0
         # The empty line may have begun in the read before.
         begun = (tail + data[:3]).find(b"\r\n\r\n")
@@ -213,14 +214,16 @@ class RequestReader:
             if end <= used:
                 found = data.find(b"\r\n\r\n", used)
                 end = found + 4 if found >= 0 else len(data)
-            self._parser.feed_data(data[used:end])
+            parser.feed_data(data[used:end])
             used = end
         self._overhead += used - sum(map(len, parts))
         if self._overhead > _OVERHEAD + _OVERHEAD_PER_CHUNK * sink.chunks:
-            sink.ended = False  # Though the parser thinks so: nothing is to follow it.
             raise Malformed("chunk framing")
         self._tail = (tail + data[-3:])[-3:]
-        return used
+        if sink.ended:
+            self.ended = True
+            self._chunked = None
+        return parts[0] if len(parts) == 1 else b"".join(parts), used
 
 
 def _options(value: bytes) -> list[bytes]:

@@ -28,6 +28,7 @@ class ClientRequest:
         target: what is forwarded: path and query.
         route: of the path table; None is the class *pass*.
         family: in whose dialect errors are told (PX-84).
+        content_length: as its head has it.
         began_at: seconds of the reactor's clock.
         code: of the refusal that is its answer, if it was refused.
         status: of the answer; None while there is none, and when the client left before one.
@@ -36,6 +37,7 @@ class ClientRequest:
     __slots__ = (
         "began_at",
         "code",
+        "content_length",
         "exchange",
         "facade",
         "family",
@@ -55,6 +57,7 @@ class ClientRequest:
         self.method, self.path, self.target, self.route, self.family = _place(
             facade, exchange.head.method, exchange.head.target
         )
+        self.content_length = exchange.head.content_length
         self.origin: bytes | None = None
         self.began_at = began_at
         self.code: str | None = None

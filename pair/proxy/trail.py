@@ -91,7 +91,7 @@ def request_ended(request: ClientRequest, now: Callable[[], float]) -> None:
             route=_route(request),
             status=request.status,
             outcome=request.code or ("client_gone" if request.status is None else "answered"),
-            request_bytes=request.exchange.head.content_length,
+            request_bytes=request.content_length,
             took_ms=round((now() - request.began_at) * 1000),
         )
 

@@ -101,7 +101,8 @@ class ServerCase(SynchronousTestCase):
 
     def received(self, exchange: Exchange) -> None:
         self.exchanges.append(exchange)
-        exchange.lost = lambda: self.lost.append(exchange.head.target)
+        target = exchange.head.target
+        exchange.lost = lambda: self.lost.append(target)
         self.application(exchange)
 
     def connect(self) -> tuple[HTTPServerProtocol, Wire]:

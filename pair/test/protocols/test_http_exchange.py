@@ -119,6 +119,12 @@ class AnswerTests(ServerCase):
         self.assertTrue(self.wire.disconnecting)
         self.assertEqual(len(self.exchanges), 1)
 
+    def test_nothing_kept(self) -> None:
+        """While an answer goes out nothing is kept of the head that asked for it."""
+        self.receive(GET)
+        self.exchanges[0].begin(200, None, [], Framing.CHUNKED)
+        self.assertFalse(hasattr(self.exchanges[0], "head"))
+
     def test_begun_twice(self) -> None:
         """An answer begins once."""
         self.receive(GET)
