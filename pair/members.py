@@ -115,13 +115,17 @@ class Members(Service):
                 self._targets[node, facade] = known
         return known
 
+    def silence(self, node: str) -> float:
+        """See :class:`pair.proxy.plane.Members`."""
+        return self._clock.seconds() - self._heard_at.get(node, 0.0)
+
     def gone(self, node: str) -> bool:
         """See :class:`pair.proxy.plane.Members`."""
         entry = self._directory.get(node)
         if entry is None or entry.presence == "offline":
             return True
         # To discovery it lives for a minute from its last byte on, and a stream may not hang for so long.
-        if node not in self._dead | self._knocking and self._silence(node) >= SILENT_SECONDS:
+        if node not in self._dead | self._knocking and self.silence(node) >= SILENT_SECONDS:
             self._knock(node)
         return node in self._dead
 
@@ -186,10 +190,6 @@ class Members(Service):
             for facade in FACADES:
                 self._targets.pop((node, facade), None)
             self._renew(node)
-
-    def _silence(self, node: str) -> float:
-        """Seconds since its last sign of life."""
-        return self._clock.seconds() - self._heard_at.get(node, 0.0)
 
     def _knock(self, node: str) -> None:
         self._knocking.add(node)

@@ -11,6 +11,7 @@ from pair.proxy.headers import request_head
 from pair.proxy.outcomes import (
     EMPTY,
     GONE,
+    QUIET,
     SILENT,
     STALLED,
     Judgement,
@@ -40,8 +41,18 @@ REFUSAL_SECONDS = 1.0
 """Seconds in which a refusal must have been read."""
 
 
+FIRST_SIGN = 3.0
+NEXT_SIGN = 7.0
+"""Seconds in which a member that is well shows that it works: it does so at once, and then each 5 s (PX-54)."""
+
+QUIET_SECONDS = 7.0
+"""Without anything from the node itself, which beats each 5 s: until then the one request may be late, and no more."""
+
 SILENCE = 12.0
-"""Seconds in which something must come from a member, be it an interim response (PX-55)."""
+"""Seconds after which one that showed nothing is given up, whether another node can serve or not (PX-55)."""
+
+_LOOK_SECONDS = 1.0
+"""Between two looks from the first overdue sign on."""
 
 
 class Terms(Struct, frozen=True):
@@ -75,6 +86,9 @@ class AttemptOwner(Protocol):
     def attempt_failed(self, attempt: Attempt, judgement: Judgement, answer: EngineRefusal | Refusal) -> None:
         """There is no answer to commit; ``answer`` is what the client gets if nothing better comes."""
 
+    def has_another(self, attempt: Attempt) -> bool:
+        """Whether another node could serve at once, so that nobody need wait for this one."""
+
     def attempt_won(self, attempt: Attempt, head: ResponseHead, raw: bytes, parts: Sequence[bytes]) -> None:
         """The answer begins; the owner takes over ``attempt.call``."""
 
@@ -94,6 +108,7 @@ class Attempt:
         "_refusing",
         "_request",
         "_silence",
+        "_silent_for",
         "_terms",
         "_timers",
         "call",
@@ -110,6 +125,7 @@ class Attempt:
         self._job = job
         self._dialect: Dialect | None = None
         self._silence: IDelayedCall | None = None
+        self._silent_for = 0.0  # seconds, when the timer is over
         self._plane = plane
         self._owner = owner
         self._request = request
@@ -144,8 +160,7 @@ class Attempt:
         self._dialect = self._plane.scheduling.catalogue.dialect(node, self.candidate.engine)
         named = (b"X-Pair-Job: " + self._job.encode("ascii"), b"X-Pair-Engine: " + self.candidate.engine.encode())
         self._send(members.pool, target, body, None, named)
-        self._silence = self._plane.clock.callLater(SILENCE, self._silent)
-        self._timers.append(self._silence)
+        self._await_sign(FIRST_SIGN)
         self.call.stirred = self._stirred
 
     def _send(
@@ -227,12 +242,28 @@ class Attempt:
         """The member still works at it."""
         assert self._silence is not None, "only a member is waited for so"
         if self._silence.active():
-            self._silence.reset(SILENCE)
+            self._silence.reset(NEXT_SIGN)
+            self._silent_for = NEXT_SIGN
 
-    def _silent(self) -> None:
-        """Nothing came from the member, though it says each 5 s that it works (PX-55)."""
-        self.call.abort()
-        self._end(SILENT, refusal("node_silent"))
+    def _await_sign(self, silent_for: float) -> None:
+        """Wait until it has been silent for so many seconds."""
+        wait, self._silent_for = silent_for - self._silent_for, silent_for
+        self._silence = self._plane.clock.callLater(wait, self._no_sign)
+        self._timers.append(self._silence)
+
+    def _no_sign(self) -> None:
+        """Nothing came from the member, though it says at once and then each 5 s that it works (PX-55)."""
+        over = self._silent_for >= SILENCE
+        if over or (self._is_quiet() and self._owner.has_another(self)):
+            self.call.abort()
+            self._end(SILENT if over else QUIET, refusal("node_silent"))
+        else:
+            self._await_sign(min(self._silent_for + _LOOK_SECONDS, SILENCE))
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing at all comes from the member; if its feeds do, the link is slow, or this request alone."""
+        members = self._plane.members
+        return members is not None and members.silence(self.candidate.node) >= QUIET_SECONDS
 
     def _wait(self, seconds: float, setting: str | None) -> IDelayedCall:
         timer = self._plane.clock.callLater(seconds, self._overran, setting, seconds)

@@ -152,6 +152,13 @@ class Dispatch:
         else:
             self._give_up()
 
+    def has_another(self, attempt: Attempt) -> bool:
+        """See :class:`pair.proxy.attempt.AttemptOwner`."""
+        place = attempt.candidate
+        tried = self._rounds.excluded | {(place.node, place.engine)}
+        late = not self._rounds.may_begin(self._plane.monotonic())
+        return not late and self._plane.scheduling.another(replace(self._wanted, tried=tried), place.node)
+
     def attempt_won(self, attempt: Attempt, head: ResponseHead, raw: bytes, parts: Sequence[bytes]) -> None:
         """See :class:`pair.proxy.attempt.AttemptOwner`."""
         if self._body is not None:

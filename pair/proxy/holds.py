@@ -63,6 +63,9 @@ class Holds:
         elif judgement.arms == "stall":
             self.breaker.stall(sent, now)
             self._silent[sent.node, sent.engine] = _read_at(self._inventory(), sent.node, sent.engine)
+        elif judgement.arms == "quiet":
+            self.breaker.quiet(sent, now)
+            self._silent[sent.node, sent.engine] = None
         else:
             self.breaker.undecided(sent)
 

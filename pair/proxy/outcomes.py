@@ -63,6 +63,9 @@ STALLED = Judgement("stalled", "engine_silent", returns=False, arms="stall")
 SILENT = Judgement("silent", "node_silent", returns=False, arms="stall")
 """Nothing came from a member for too long, not even that it still works at it (PX-55)."""
 
+QUIET = Judgement("silent", "node_silent", arms="quiet")
+"""A member gave no sign of life when one was due; that may be nothing, but another node can serve at once (PX-55)."""
+
 LOOP = 508
 
 _CONNECTION: dict[FailureKind, Outcome] = {
@@ -151,10 +154,14 @@ class Rounds:
 
     def next(self, candidates: Sequence[Candidate], now: float) -> Candidate | None:
         """The candidate to try now, or None: the round is over, or it is too late."""
-        if not candidates or (self._begun and now > self._deadline):
+        if not candidates or not self.may_begin(now):
             return None
         self._begun = True
         return candidates[0]
+
+    def may_begin(self, now: float) -> bool:
+        """Whether it is not too late for one more attempt (PX-45)."""
+        return not self._begun or now <= self._deadline
 
     def pause(self, now: float, jitter: float) -> float | None:
         """Seconds until the next round, which begins with this call; None when there is no further one.

@@ -74,6 +74,9 @@ class Members(Protocol):
     def target(self, node: str, facade: str) -> Target | None:
         """Where a facade of a member is; None: it is no member, or nobody knows where it is."""
 
+    def silence(self, node: str) -> float:
+        """Seconds since the last sign of life of a member."""
+
     def gone(self, node: str) -> bool:
         """Whether a member is proven to be dead (PX-64)."""
 

@@ -13,7 +13,7 @@ from pair.routing.candidates import Catalogue, NodeFacts, Request
 from pair.routing.explain import Explanation, Penalty, explain, penalty
 from pair.routing.labels import LabelRule, demands
 from pair.routing.names import NAMINGS, key
-from pair.routing.planning import Plan, plan
+from pair.routing.planning import Plan, free_elsewhere, plan
 from pair.routing.policies.speeds import Speeds
 from pair.routing.reservations import ReservationBook
 from pair.routing.scheduler import Scheduler
@@ -200,6 +200,10 @@ class SchedulerService(Service):
         if made.flaw is not None:
             self._errors.raise_entry(f"routing:policy:{self._policy.name}", name=self._policy.name)
         return made
+
+    def another(self, request: Request, node: str) -> bool:
+        """Whether an engine of some other node than ``node`` may serve, and nothing is held against it."""
+        return free_elsewhere(self.plan(request), node, self.holds.breaker, self._monotonic())
 
     def explain(self, request: Request) -> Explanation:
         """What :meth:`plan` would say, with every known node in it (RT-67)."""

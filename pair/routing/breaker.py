@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pair.routing.candidates import Candidate
 
-HoldKind = Literal["busy", "fault", "stall"]
+HoldKind = Literal["busy", "fault", "stall", "quiet"]
 
 BUSY_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """How long a busy engine is held, by its busy answers in a row, where it does not say itself."""
@@ -33,7 +33,7 @@ FAULT_SECONDS_MAX = 300.0
 """The first hold for faults; each trial that fails doubles it, up to the second figure."""
 
 STALL_SECONDS = 60.0
-"""How long an engine that fell silent is held without evidence that it is back."""
+"""How long an engine that fell silent, or whose node is quiet, is held without evidence that it is back."""
 
 STALE_SECONDS = 5.0
 STALE_SECONDS_MAX = 60.0
@@ -139,7 +139,8 @@ class _Streak:
 
 _Place = tuple[str, str]
 _StreakKey = tuple[HoldKind, str]
-_WHOLE_ENGINE: tuple[_StreakKey, ...] = (("busy", ""), ("fault", ""), ("stall", ""))
+_WHOLE_ENGINE: tuple[_StreakKey, ...] = (("busy", ""), ("fault", ""), ("stall", ""), ("quiet", ""))
+_SILENT: tuple[_StreakKey, ...] = (("stall", ""), ("quiet", ""))
 
 
 class _Engine:
@@ -175,7 +176,8 @@ class Breaker:
 
     One for all facades, used on the reactor thread only. Each dispatch is told
     by :meth:`dispatched`, and its end by exactly one of :meth:`busy`,
-    :meth:`fault`, :meth:`stall`, :meth:`first_byte` and :meth:`undecided`.
+    :meth:`fault`, :meth:`stall`, :meth:`quiet`, :meth:`first_byte` and
+    :meth:`undecided`.
 
     Failures of requests that left before a hold was armed do not lengthen it:
     fifty of them at once are one event. A trial fails by what armed its hold;
@@ -249,11 +251,11 @@ class Breaker:
 
     def stall(self, sent: Sent, now: float) -> None:
         """It met silence: the engine did not accept in time, was not alive, or a limit on the wait ran out."""
-        streak = self._known(sent).streak("stall")
-        if streak.is_news(sent):
-            streak.count += 1
-            streak.arm(now, STALL_SECONDS)
-        self.undecided(sent)
+        self._silent("stall", sent, now)
+
+    def quiet(self, sent: Sent, now: float) -> None:
+        """Its node gave no sign of life when one was due, and it went elsewhere."""
+        self._silent("quiet", sent, now)
 
     def first_byte(self, sent: Sent, now: float) -> None:
         """Its answer began: what was held against the key is over; a stall of others becomes half-open (RT-50)."""
@@ -290,11 +292,18 @@ class Breaker:
             marks[key] = _Mark(revision, now + seconds, seconds)
 
     def evidence(self, node: str, engine: str, at: float) -> None:
-        """The engine was seen to answer at ``at``: an earlier stall of it becomes half-open (RT-50)."""
+        """The engine was seen to answer at ``at``: an earlier stall of it becomes half-open, quiet is over (RT-50)."""
         known = self._engines.get((node, engine))
-        streak = None if known is None else known.streaks.get(("stall", ""))
-        if streak is not None and streak.armed_at is not None and at > streak.armed_at:
-            streak.end(min(streak.until, at))
+        if known is None:
+            return
+        for key in _SILENT:
+            streak = known.streaks.get(key)
+            if streak is None or streak.armed_at is None or at <= streak.armed_at:
+                continue
+            if streak.kind == "stall":
+                streak.end(min(streak.until, at))
+            else:
+                del known.streaks[key]
 
     def retain(self, node: str, engines: Collection[str]) -> None:
         """``node`` has just these engines now: what was held against others of it is dropped (RT-54)."""
@@ -340,6 +349,13 @@ class Breaker:
                 if hold is not None:
                     found[node, engine, model] = hold
         return found
+
+    def _silent(self, kind: HoldKind, sent: Sent, now: float) -> None:
+        streak = self._known(sent).streak(kind)
+        if streak.is_news(sent):
+            streak.count += 1
+            streak.arm(now, STALL_SECONDS)
+        self.undecided(sent)
 
     def _known(self, sent: Sent) -> _Engine:
         return self._engines.setdefault((sent.node, sent.engine), _Engine())

@@ -101,6 +101,11 @@ def plan(
     return Plan(ranked, sifted.rejected, ranking.policy, ranking.flaw, head=head)
 
 
+def free_elsewhere(made: Plan, node: str, breaker: Breaker, now: float) -> bool:
+    """Whether a plan has an engine of some other node than ``node``, and nothing is held against it."""
+    return any(each.candidate.node != node and breaker.held(each.candidate, now) is None for each in made.ranked)
+
+
 def _sifted(request: Request, catalogue: Catalogue, breaker: Breaker, now: float) -> Sifted:
     """The owners of the request; as long as no attempt failed anywhere, the facts alone decide who is eligible."""
     if not request.tried and not len(breaker):

@@ -141,9 +141,9 @@ class OwnersTestCase(ClusterTestCase):
         for node in there:
             wait_for("the same jobs everywhere", partial(_lists, node, listed), seconds=5)
 
-    def assert_unused(self, node: ClusterNode) -> None:
+    def assert_unused(self, node: ClusterNode, seconds: float = 5) -> None:
         """Nothing is in use on a node, a moment later."""
-        wait_for("nothing to be in use", lambda: not in_use(node), seconds=5)
+        wait_for("nothing to be in use", lambda: not in_use(node), seconds=seconds)
 
 
 def place(node: ClusterNode) -> AbstractContextManager[None]:

@@ -55,6 +55,7 @@ class FakeMembers:
         away: those of whom nobody knows where they are.
         dead: those that are proven to be.
         alive: those of whom bytes were told, each time.
+        silences: since when nothing has come of one, in seconds; long, where it is not said.
     """
 
     def __init__(self, clock: Clock, nodes: Sequence[str]) -> None:
@@ -63,11 +64,15 @@ class FakeMembers:
         self.away: set[str] = set()
         self.dead: set[str] = set()
         self.alive: list[str] = []
+        self.silences: dict[str, float] = {}
 
     def target(self, node: str, facade: str) -> Target | None:
         if node in self.away:
             return None
         return Target(f"{node}/{facade}", node, 11434, f"{node}:11434".encode(), idle_seconds=60.0)
+
+    def silence(self, node: str) -> float:
+        return self.silences.get(node, 3600.0)
 
     def gone(self, node: str) -> bool:
         return node in self.dead

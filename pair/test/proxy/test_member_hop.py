@@ -80,24 +80,91 @@ class MemberHopTests(BenchCase):
         self.assertNotIn("x-pair-node", bench.client.answer.fields)
 
     def test_silent(self) -> None:
-        """PX-55: after 12 s without a word the next owner is asked, and the member is held until it shows itself."""
+        """PX-55: after 3 s without a word the next owner is asked, and the member is held until it shows itself."""
         bench, member = self.ask_both()
-        bench.advance(11.5)
+        bench.advance(2.9)
         self.assertEqual(bench.contacted(), [])
-        bench.advance(1)
+        bench.advance(0.2)
         self.assertTrue(member.socket.aborted)
         bench.a.answers(response(200, DONE))
         bench.advance()
         self.assertEqual((bench.client.answer.status, bench.outcomes), (200, ["silent", "won"]))
-        self.assertIsNotNone(bench.scheduling.penalties().get((PEER, "far", "")))
+        self.assertEqual(bench.scheduling.penalties()[PEER, "far", ""].kind, "quiet")
         bench.advance(1)
         bench.scheduling.evidence(PEER)
-        bench.advance(1)
+        self.assertEqual(bench.scheduling.penalties(), {})
         again = bench.connect()
         again.asks("POST", "/api/chat", CHAT)
         bench.advance()
         self.assertEqual(len(member.connections), 2)
         again.leaves()
+
+    def test_not_the_node(self) -> None:
+        """PX-55: as long as anything comes from the node itself, the request is not given up before its 12 s."""
+        bench, _ = self.ask_both()
+        bench.members.silences[PEER] = 6.9
+        bench.advance(9)
+        self.assertEqual(bench.contacted(), [])
+        bench.members.silences[PEER] = 7.0
+        bench.advance(1)
+        self.assertEqual((bench.contacted(), bench.outcomes[0]), (["a"], "silent"))
+
+    def test_silent_later(self) -> None:
+        """PX-55: one that worked is waited for until 2 s after its next word was due."""
+        bench, member = self.ask_both()
+        member.answers(INTERIM)
+        bench.advance(5)
+        member.answers(INTERIM)
+        bench.advance(6.9)
+        self.assertEqual(bench.contacted(), [])
+        bench.advance(0.2)
+        self.assertEqual((bench.contacted(), bench.outcomes[0]), (["a"], "silent"))
+
+    def test_nobody_else_is_free(self) -> None:
+        """PX-55: as long as the only other owner is held, the silent one has its 12 s; then the first has its turn."""
+        bench = self.bench(
+            engine("ollama", "other", name="a"),
+            peers=(node(PEER, engine("ollama", "m", name="far")), node(LATER, engine("ollama", "m", name="far"))),
+        )
+        bench.advance(0.1)
+        first, second = (bench.members.machines[each] for each in (PEER, LATER))
+        bench.client.asks("POST", "/api/chat", CHAT)
+        bench.advance(3.1)
+        self.assertEqual((len(first.connections), len(second.connections)), (1, 1))
+        again = bench.connect()
+        again.asks("POST", "/api/chat", CHAT)
+        bench.advance(11.5)
+        self.assertEqual((len(first.connections), len(second.connections)), (1, 2))
+        second.answers(response(200, DONE))
+        bench.advance()
+        self.assertEqual(again.answer.status, 200)
+        bench.advance(1)
+        first.answers(response(200, DONE))
+        bench.advance()
+        self.assertEqual(bench.client.answer.status, 200)
+
+    def test_its_other_engine(self) -> None:
+        """PX-55: another engine of the silent member is no way out of it."""
+        bench = self.bench(
+            engine("ollama", "other", name="a"),
+            peers=(node(PEER, engine("ollama", "m", name="far"), engine("llamacpp", "m", name="beside")),),
+        )
+        bench.advance(0.1)
+        bench.client.asks("POST", "/v1/chat/completions", CHAT)
+        bench.advance(11.5)
+        self.assertEqual(len(bench.members.machines[PEER].connections), 1)
+        bench.client.leaves()
+
+    def test_too_late_for_another(self) -> None:
+        """PX-45, PX-55: once no attempt may begin any more, a member that falls silent has its 12 s."""
+        bench, member = self.ask_both()
+        for _ in range(7):
+            member.answers(INTERIM)
+            bench.advance(5)
+        bench.advance(6.5)
+        member.answers(response(200, DONE))
+        bench.advance()
+        self.assertEqual((bench.client.answer.status, bench.outcomes), (200, ["won"]))
 
     def test_awake(self) -> None:
         """PX-55: a member that says that it works is waited for, however long it takes."""

@@ -180,6 +180,19 @@ class StallTests(BreakerCase):
         self.breaker.forget(self.now)
         self.assertEqual(len(self.breaker), 0)
 
+    def test_quiet(self) -> None:
+        """One that was passed by is held as long, and any later evidence ends that."""
+        self.breaker = Breaker()
+        self.breaker.quiet(self.send(), self.now)
+        self.assertEqual((self.held(M), self.held(N)), (("quiet", 60, 1), ("quiet", 60, 1)))
+        self.breaker.evidence("a", "e", 0.0)
+        self.assertIsNotNone(self.held())
+        self.now = 5.0
+        self.breaker.evidence("a", "e", self.now)
+        self.assertIsNone(self.held())
+        self.send()
+        self.assertIsNone(self.held())
+
     def test_many_at_once_are_one(self) -> None:
         """Those that waited with the first one are silenced with it."""
         self.setUp()

@@ -213,7 +213,7 @@ class ScenarioTests(BreakerCase):
 
 
 CANDIDATES = [Candidate(at, "e", "ollama", model) for at in "ab" for model in ("m", "n", "")]
-ENDS = st.sampled_from(["busy", "busy 5", "fault", "fault of model", "stall", "first byte", "undecided"])
+ENDS = st.sampled_from(["busy", "busy 5", "fault", "fault of model", "stall", "quiet", "first byte", "undecided"])
 STEPS = st.one_of(
     st.tuples(st.just("send"), st.sampled_from(CANDIDATES)),
     st.tuples(st.just("end"), st.integers(0, 20), ENDS),
@@ -238,6 +238,8 @@ class PropertyTests(SynchronousTestCase):
                 breaker.fault(sent, how == "fault of model", now)
             elif how == "stall":
                 breaker.stall(sent, now)
+            elif how == "quiet":
+                breaker.quiet(sent, now)
             elif how == "first byte":
                 breaker.first_byte(sent, now)
                 hold = breaker.held(Candidate(sent.node, sent.engine, "ollama", sent.model), now)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pair.test.simulation.requests import SILENCE
+from pair.proxy.attempt import SILENCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -127,6 +127,10 @@ class Origin:
         self.holds.breaker.evidence(node, ENGINE, self.events.now)
         self._know(node)
 
+    def silence(self, node: str) -> float:
+        """Seconds since it heard of a node."""
+        return self.events.now - self._heard[node]
+
     # What its clients and their requests ask of it
 
     def ask(self, ask: Ask) -> None:
@@ -187,7 +191,7 @@ class Origin:
         self._ended(outcome)
 
     def _know(self, node: str) -> None:
-        silent = self.events.now - self._heard[node]
+        silent = self.silence(node)
         facts = NodeFacts(
             self._inventories[node],
             {ENGINE: DIALECT},

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pair.proxy.outcomes import STALLED, Judgement, Rounds, judge_connection, judge_status
+from pair.proxy.attempt import FIRST_SIGN, NEXT_SIGN, QUIET_SECONDS, SILENCE
+from pair.proxy.outcomes import QUIET, SILENT, Judgement, Rounds, judge_connection, judge_status
 from pair.routing.candidates import Request
 from pair.routing.dialects import classify, match
+from pair.routing.planning import free_elsewhere
 from pair.test.simulation.scenario import Ask
 
 if TYPE_CHECKING:
@@ -26,9 +28,11 @@ HOP = 0.001
 INTERIM = 5.0
 """Seconds between two signs of life from a member that has no answer yet (PX-54)."""
 
-SILENCE = 12.0
+LOOK = 1.0
+"""Seconds between two looks at a member whose sign is overdue."""
+
 STREAM_SILENCE = 30.0
-"""Seconds without any after which an attempt is ended (PX-55), and a stream (PX-64)."""
+"""Seconds without any after which a stream is ended (PX-64)."""
 
 START_DEADLINE = 30.0
 """The default of ``proxy.start_deadline`` (PX-45)."""
@@ -72,8 +76,9 @@ class Attempt:
         self._events = errand.origin.events
         self.sent = errand.origin.holds.dispatched(self.ask.job, candidate)
         self._heard = self._events.now
+        self._due = FIRST_SIGN
         self._events.after(HOP, self._arrive)
-        self._looking = self._events.after(INTERIM, self._look)
+        self._looking = self._events.after(FIRST_SIGN, self._look)
 
     def close(self) -> None:
         """Nothing of it counts any more; its machine is told, if it has it still."""
@@ -120,12 +125,14 @@ class Attempt:
         """A machine that moves gives a sign of life now; one that does not is given up after a while."""
         now = self._events.now
         if not self._machine.frozen:
-            self._heard = now
-        until = self._heard + (SILENCE if self.began_at is None else STREAM_SILENCE)
-        if now < until:
-            self._looking = self._events.at(min(now + INTERIM, until), self._look)
+            self._heard, self._due = now, NEXT_SIGN
+        due, end = self._heard + self._due, self._heard + SILENCE
+        if self.began_at is not None:
+            due = end = self._heard + STREAM_SILENCE
+        if now < end and not (now >= due and self._errand.has_another()):
+            self._looking = self._events.at(min(now + INTERIM, due if now < due else min(now + LOOK, end)), self._look)
         elif self.began_at is None:
-            self._errand.attempt_failed(STALLED)
+            self._errand.attempt_failed(SILENT if now >= end else QUIET)
         else:
             self._errand.answer_ended(whole=False)
 
@@ -170,6 +177,15 @@ class Errand:
             self._next()
         else:
             self._end("failed")
+
+    def has_another(self) -> bool:
+        """Whether nothing is heard of the node of the attempt, and another one could serve at once."""
+        assert self.attempt is not None, "it is asked of an attempt under way"
+        origin, place = self.origin, self.attempt.candidate
+        plan = origin.plan(replace(self.wanted, tried=self._rounds.excluded | {(place.node, place.engine)}), self.ask)
+        now = origin.events.now
+        quiet = origin.silence(place.node) >= QUIET_SECONDS
+        return quiet and self._rounds.may_begin(now) and free_elsewhere(plan, place.node, origin.holds.breaker, now)
 
     def attempt_won(self) -> None:
         """The answer begins."""
