@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HEAD_LIMIT = 64 * 1024
-"""Octets of one response head, status line included."""
+"""Octets of one response head, status line included; and of chunk framing and trailers without a body byte between."""
 
 _CONTROLS = bytes(each for each in range(32) if each != 9) + b"\x7f"
 
@@ -83,6 +83,7 @@ class ResponseReader:
         self._fields: list[tuple[bytes, bytes]] = []
         self._named: Named = {}
         self._length: int | None = None
+        self._bare = 0  # Octets of framing since the last body byte.
         # The last bytes fed: five of them or more, where so many came.
         self._end = b""
 
@@ -104,9 +105,9 @@ class ResponseReader:
             holds the same without chunk framing.
 
         Raises:
-            MalformedResponseError: Not HTTP/1, a head over ``HEAD_LIMIT``, framing
-                that is unsafe to relay, or a second response. Nothing of this
-                read is to be used.
+            MalformedResponseError: Not HTTP/1, a head or framing over ``HEAD_LIMIT``,
+                framing that is unsafe to relay, or a second response. Nothing of
+                this read is to be used.
         """
         self.parts.clear()
         try:
@@ -117,6 +118,13 @@ class ResponseReader:
         except HttpParserError:
             raise MalformedResponseError from None
         self.received += len(data)
+        if self.parts:
+            self._bare = 0
+        else:
+            # A chunk's extension and a trailer may go on for ever, and the parser keeps the latter.
+            self._bare += len(data)
+            if self._bare > HEAD_LIMIT:
+                raise MalformedResponseError
         if self.complete:
             return self._without_surplus(data)
         self._end = data if len(data) >= 5 else (self._end + data)[-5:]

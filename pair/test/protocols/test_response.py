@@ -170,6 +170,21 @@ class ResponseReaderTests(SynchronousTestCase):
             else:
                 self.assertTrue(read(*pieces)[0].complete)
 
+    def test_framing_limit(self) -> None:
+        """What is neither head nor body is not read for ever: an extension, a trailer, or many (PX-58)."""
+        for endless in (b"5;" + b"x" * 100, b"0\r\nX: " + b"y" * 100, b"0\r\n" + b"X: y\r\n" * 20):
+            for body in (b"", b"4\r\nbody\r\n"):
+                reader, _, _ = read(CHUNKED + body, endless)
+                again = b"X: y\r\n" * 2000 if endless.endswith(b"\n") else b"z" * 14000
+                with self.assertRaises(MalformedResponseError):
+                    for _ in range(HEAD_LIMIT // len(again) + 1):
+                        reader.feed(again)
+
+    def test_framing_of_many_chunks(self) -> None:
+        """The limit is for framing in a row: a chunk's size may come in a read of its own, however many there are."""
+        reader, _, body = read(CHUNKED, *[b"1;" + b"x" * 98 + b"\r\n", b"a\r\n"] * 1000, b"0\r\n\r\n")
+        self.assertEqual((len(body), reader.complete), (1000, True))
+
     def test_second_response(self) -> None:
         """Bytes of a second response in the read that ends the first spoil the read (PX-58)."""
         for response in (
