@@ -12,6 +12,7 @@ from pair.engines.ports import Wish
 from pair.protocols.firstbyte import FirstByteFactory
 from pair.protocols.http_server import HTTPServerFactory
 from pair.proxy.claim import Claim, Entries, Host
+from pair.proxy.ingress import LIMITS, Ingress
 from pair.proxy.listeners import Listen, Listeners, open_listeners, with_loopback
 from pair.proxy.replies import family_of, refusal, reply
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pair.interfaces import IErrorBook
     from pair.protocols.http1 import Fields
     from pair.proxy.admission import Admission
-    from pair.proxy.ingress import Ingress
     from pair.records.endpoints import Endpoint
 
 LAST_WORDS = 0.5
@@ -85,7 +85,7 @@ class FacadeService(Service):
         secured: IProtocolFactory | None = None
         self._servers = [plain]
         if ingress is not None:
-            members = HTTPServerFactory(clock, ingress.received, self._refusal)
+            members = HTTPServerFactory(clock, ingress.received, self._refusal, LIMITS)
             self._servers.append(members)
             secured = ingress.secure(members)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from twisted.internet.interfaces import IProtocolFactory
 
 from pair.cluster.pins import PeerLeaf
+from pair.protocols.http_server import Limits
 from pair.proxy import trail
 from pair.proxy.direct import home_engine
 from pair.proxy.replies import refusal
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 DRAINED = ((b"X-Pair-Fault", b"drained"),)
 """Tells the sender that this node takes no new work, though its engine runs (PX-88)."""
+
+LIMITS = Limits(head_bytes=17 * 1024, fields=105)
+"""What a member may send: the longest head of a client has more in it when it comes here (PX-9, PX-53)."""
 
 HOP = b"1"
 """``X-Pair-Hop`` of a request that was routed once, by the node that sends it (PX-80)."""

@@ -10,12 +10,16 @@ from twisted.internet.defer import Deferred, succeed
 
 from pair.engines.alias import Alias
 from pair.engines.ports import Wish
+from pair.protocols.http_server import HTTPServerFactory
 from pair.proxy.claim import Host
 from pair.proxy.facade import LAST_WORDS, FacadeService
+from pair.proxy.ingress import LIMITS, Ingress, Peers
 from pair.test.proxy.bench import CHAT, DONE, LINE, Bench, BenchCase
 from pair.test.proxy.network import LAST_CHUNK, Client, Ports, Socket, chunk, response, stream
 
 if TYPE_CHECKING:
+    from twisted.internet.interfaces import IProtocolFactory
+
     from pair.records.endpoints import Endpoint
 
 DRAIN = 3.0
@@ -113,6 +117,15 @@ class FacadeTests(FacadeCase):
         self.assertEqual(client.received[:1], b"\x15")
         self.node.advance()
         self.assertTrue(client.socket.closed)
+
+    def test_members(self) -> None:
+        """PX-9: they have limits of their own."""
+        servers: list[IProtocolFactory] = []
+        peers = Peers(lambda factory: servers.append(factory) or factory, lambda leaf, address: None)
+        self.make(self.node, ingress=Ingress(self.node.plane, "ollama", peers, lambda: "run.9"))
+        (server,) = servers
+        assert isinstance(server, HTTPServerFactory)
+        self.assertEqual(server.limits, LIMITS)
 
     def test_silence(self) -> None:
         """PX-7: 10 s for the first byte."""

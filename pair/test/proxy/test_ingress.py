@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 from pair.cluster.pins import PeerLeaf
-from pair.protocols.http_server import HTTPServerFactory, HTTPServerProtocol
-from pair.proxy.ingress import Ingress, NotMember, Peers
+from pair.protocols.http_server import HTTPServerFactory, HTTPServerProtocol, Limits
+from pair.proxy.headers import request_head
+from pair.proxy.ingress import LIMITS, Ingress, NotMember, Peers
 from pair.proxy.replies import refusal, reply
 from pair.records.engines import Drain
 from pair.routing.dialects import ROUTES
@@ -30,7 +32,7 @@ class IngressTests(BenchCase):
             answer = reply(refusal(code), "ollama", "run.0")
             return answer.fields, answer.body
 
-        protocol = HTTPServerFactory(bench.clock, self.ingress.received, refuse).buildProtocol(None)
+        protocol = HTTPServerFactory(bench.clock, self.ingress.received, refuse, LIMITS).buildProtocol(None)
         assert isinstance(protocol, HTTPServerProtocol)
         socket = Socket(bench.clock, "10.0.0.7")
         socket.peerLeaf = leaf  # type: ignore[attr-defined]
@@ -66,6 +68,28 @@ class IngressTests(BenchCase):
             client = self.asks(bench, **fields)
             self.assertEqual((client.answer.status, client.answer.fields["x-pair-error"]), (503, "no_local_engine"))
         self.assertEqual(bench.contacted(), [])
+
+    def test_longest_head(self) -> None:
+        """PX-9, PX-53: the longest head that a client may send is served here too, with what the hop adds to it."""
+        bench = self.bench()
+        body = b'{"model":"m"}'
+        names = [b"f%02d" % number for number in range(Limits().fields)]
+        room = Limits().head_bytes - len(b"POST /api/chat HTTP/1.0\r\n\r\n") - sum(len(name) + 3 for name in names)
+        hop = request_head(
+            b"POST",
+            b"/api/chat",
+            [(name, b"x" * room if name is names[0] else b"") for name in names],
+            authority=f"{uuid4()}:11434".encode(),
+            length=len(body),
+            hop=1,
+            member=(f"X-Pair-Job: {uuid4()}.123456789".encode(), b"X-Pair-Engine: a"),
+        )
+        client = self.member(bench)
+        client.sends(hop + body)
+        bench.advance()
+        bench.a.answers(response(200, DONE))
+        bench.advance()
+        self.assertEqual((client.answer.status, client.answer.body), (200, DONE))
 
     def test_drained(self) -> None:
         """RT-22, PX-88: a drained node takes no new work, says so, and ends what it works on."""
