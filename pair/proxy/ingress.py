@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 DRAINED = ((b"X-Pair-Fault", b"drained"),)
 """Tells the sender that this node takes no new work, though its engine runs (PX-88)."""
 
-LIMITS = Limits(head_bytes=17 * 1024, fields=105)
-"""What a member may send: the longest head of a client has more in it when it comes here (PX-9, PX-53)."""
+LIMITS = Limits(head_bytes=17 * 1024, fields=105, held_bytes=0)
+"""What a member may send: the longest head of a client has more in it when it comes here (PX-9, PX-53), and no byte of
+a next request may come before the answer has ended (PX-11)."""
 
 HOP = b"1"
 """``X-Pair-Hop`` of a request that was routed once, by the node that sends it (PX-80)."""
@@ -103,7 +104,7 @@ class Ingress:
 
     def _objection(self, request: ClientRequest) -> Refusal | None:
         head = request.exchange.head
-        if head.value(b"x-pair-hop") != HOP:
+        if head.values(b"x-pair-hop") != [HOP]:
             return refusal("loop")
         # As sent: any other spelling of a path is another path.
         role = None if request.route is None or request.target != head.target else request.route.role

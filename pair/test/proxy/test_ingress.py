@@ -115,6 +115,22 @@ class IngressTests(BenchCase):
             bench = self.bench()
             client = self.asks(bench, X_Pair_Hop=hop)
             self.assertEqual((client.answer.status, bench.contacted()), (508, []), hop)
+        client = self.asks(bench, X_Pair_Hop="1\r\nX-Pair-Hop: 1")
+        self.assertEqual((client.answer.status, bench.contacted()), (508, []))
+
+    def test_next_request_too_early(self) -> None:
+        """PX-11: a member that sends more before it has its answer is cut off, and its request with it."""
+        bench = self.bench()
+        client = self.asks(bench)
+        client.sends(b"P")
+        self.assertTrue(client.socket.aborted)
+        self.assertTrue(bench.a.socket.aborted)
+        self.assertEqual(bench.in_use(), {})
+        client = self.asks(bench)
+        bench.a.answers(response(200, DONE))
+        client.asks("POST", "/api/chat", CHAT, X_Pair_Hop="1")
+        bench.advance()
+        self.assertFalse(client.socket.aborted)
 
     def test_other_paths(self) -> None:
         """PX-87: nothing but inference, owner routes and the version, as they are spelled in the tables."""
