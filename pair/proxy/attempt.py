@@ -296,7 +296,7 @@ class Attempt:
         """It is made anew for our client, and a member's doors are none of that one's business (PX-46)."""
         fault = head.value(b"x-pair-fault")
         judgement = judge_member(head.status, code, None if fault is None else fault.decode("latin-1"))
-        self._end(judgement, member_refused(head.status, code))
+        self._end(judgement, member_refused(code))
 
     def _verdict(self, head: ResponseHead) -> Verdict:
         dialect = self._dialect or self._plane.engines.dialect(self.candidate.engine)

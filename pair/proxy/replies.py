@@ -175,13 +175,15 @@ def engine_silent(setting: str | None = None, seconds: float = 0) -> Refusal:
     return refusal("engine_silent", limit=limit)
 
 
-def member_refused(status: int, code: str) -> Refusal:
+def member_refused(code: str) -> Refusal:
     """The answer where a member refused the request and nobody else is left (PX-46).
 
     A member's doors are none of our client's business: that it took us for no
-    member, or lacks the path, is told as an engine that is out of reach.
+    member, or lacks the path, is told as an engine that is out of reach. The
+    status is that of the code, whatever the member sent with it.
     """
-    if code not in _CODES or status == 403:
+    status = _CODES[code][0] if code in _CODES else 403
+    if status == 403:
         return refusal("engine_unreachable")
     return Refusal(status, code, f"the node that was to serve the request refused it ({code})", None)
 

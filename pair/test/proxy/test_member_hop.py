@@ -192,6 +192,9 @@ class MemberHopTests(BenchCase):
             (403, "not_member", (502, "engine_unreachable")),
             (503, "stopping", (503, "stopping")),
             (500, "what is this", (502, "engine_unreachable")),
+            (300, "busy", (503, "busy")),
+            (999, "loop", (508, "loop")),
+            (503, "peer_path", (502, "engine_unreachable")),
         ):
             refusal = response(status, b"{}", (b"X-Pair-Error", code.encode()))
             bench, member = self.ask_both()
