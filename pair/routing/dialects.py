@@ -33,6 +33,7 @@ AfterSuccess = Literal["nothing", "reread", "reread_first"]
 Verdict = Literal["ok", "stale_model", "route_missing", "busy", "client", "fault"]
 
 _ID = "{id}"
+_DOTS = frozenset((".", ".."))
 _PREFIX_LIMIT = 8192
 
 
@@ -238,8 +239,13 @@ def _find(facade: str, method: str, path: str) -> Route | None:
         return route
     for prefix, each in _OPEN[facade]:
         if each.method == method and len(path) > len(prefix) and path.startswith(prefix):
-            return each
+            return None if _climbs(path[len(prefix) :]) else each
     return None
+
+
+def _climbs(id: str) -> bool:
+    """Whether an engine, or what stands before it, might take a path that ends so for another one."""
+    return not _DOTS.isdisjoint(unquote(id).replace("\\", "/").split("/"))
 
 
 def id_in_path(route: Route, path: str) -> str:

@@ -143,6 +143,8 @@ class IngressTests(BenchCase):
             ("GET", "/api/tags"),
             ("GET", "/"),
             ("GET", "/other"),
+            ("GET", "/v1/models/../../api/tags"),
+            ("GET", "/v1/models/%2e%2e/x"),
         ]:
             bench = self.bench()
             client = self.asks(bench, path, method)

@@ -104,6 +104,14 @@ class TableTests(SynchronousTestCase):
             assert route is not None
             self.assertEqual(id_in_path(route, path), wanted)
 
+    def test_no_id_leads_elsewhere(self) -> None:
+        """PX-23: an engine may resolve dot segments, and a member would get at any path with them (PX-87)."""
+        for id in ("..", "../../api/tags", "a/../../x", "%2e%2e/x", "a%2F..%2Fx", ".", "./x", "..\\x"):
+            for facade in ROUTES:
+                self.assertIsNone(match(facade, "GET", f"/v1/models/{id}"), id)
+        for id in ("...", "a..b", "..a", "v1.", ".hidden"):
+            self.assertIsNotNone(match("ollama", "GET", f"/v1/models/{id}"), id)
+
     @given(st.text(alphabet="/apiv1chtmodels{}%2F", max_size=24), st.sampled_from(METHODS))
     def test_what_matches_is_listed(self, path: str, method: str) -> None:
         """Whatever is sent, a match is a route of that facade."""
