@@ -121,7 +121,12 @@ class FacadeTests(FacadeCase):
     def test_members(self) -> None:
         """PX-9: they have limits of their own."""
         servers: list[IProtocolFactory] = []
-        peers = Peers(lambda factory: servers.append(factory) or factory, lambda leaf, address: None)
+
+        def secure(server: IProtocolFactory) -> IProtocolFactory:
+            servers.append(server)
+            return server
+
+        peers = Peers(secure, lambda leaf, address: None)
         self.make(self.node, ingress=Ingress(self.node.plane, "ollama", peers, lambda: "run.9"))
         (server,) = servers
         assert isinstance(server, HTTPServerFactory)
