@@ -72,6 +72,23 @@ def body_framing(named: Named, minor: int) -> tuple[int | None, bool]:
     return int(lengths[0]), False
 
 
+def keeps_alive(named: Named, minor: int) -> bool:
+    """Whether another message may follow on the connection, by the fields of this one (RFC 9112, section 9.3).
+
+    Args:
+        named: The fields of the head.
+        minor: The minor version of HTTP/1.
+    """
+    connection = named.get(b"connection")
+    asked = () if connection is None else options(b",".join(connection))
+    return b"close" not in asked and (minor == 1 or b"keep-alive" in asked)
+
+
+def options(connection: bytes) -> list[bytes]:
+    """What a ``Connection`` field names, in lower case."""
+    return [each.strip(b" \t") for each in connection.lower().split(b",")]
+
+
 def status_line(status: int, reason: bytes | None = None) -> bytes:
     """The first line of an answer, line end included; the usual reason phrase unless ``reason`` is given."""
     return b"HTTP/1.1 %d %b\r\n" % (status, _REASONS.get(status, b"") if reason is None else reason)

@@ -8,6 +8,7 @@ is the caller's.
 
 from __future__ import annotations
 
+import typing
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
@@ -19,7 +20,7 @@ from zope.interface import implementer
 
 from pair.protocols.calls import FailureKind, ResponseReceiver, Target, UpstreamFailure
 from pair.protocols.eager import keep_alive
-from pair.protocols.response import MalformedResponseError, ResponseHead, ResponseReader
+from pair.protocols.response import MalformedResponseError, ResponseReader
 from pair.protocols.upload import PIECE, Pieces, Upload
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ class HandshakeError(Exception):
     """The connection ended before TLS was agreed on."""
 
 
+class ConnectionOwner(typing.Protocol):
+    """Who is told of a connection."""
+
+    def served(self, connection: ClientConnection, resting: bytes | None) -> None:
+        """A response has ended, and another call may follow; ``resting`` is the value of its ``Keep-Alive``."""
+
+    def gone(self, connection: ClientConnection) -> None:
+        """It is closed."""
+
+
 @implementer(IHandshakeListener)
 class ClientConnection(Protocol):
     """One connection to a target. It carries one call, or waits for the next.
@@ -48,27 +59,15 @@ class ClientConnection(Protocol):
 
     transport: IDuplex
 
-    def __init__(
-        self,
-        target: Target,
-        parked: Callable[[ClientConnection, ResponseHead], None],
-        gone: Callable[[ClientConnection], None],
-    ) -> None:
-        """Not connected yet.
-
-        Args:
-            target: What it leads to.
-            parked: Told when a response has ended and another call may follow; with that response's head.
-            gone: Told when it is closed.
-        """
+    def __init__(self, target: Target, owner: ConnectionOwner) -> None:
+        """Not connected yet; ``target`` is what it leads to."""
         self.target = target
         self.reusable = True
         self.idle_until = 0.0
         """For the pool's use while it is parked."""
         self.handshake: Deferred[ClientConnection] | None = Deferred(self._abandon) if target.tls else None
         """Fires with the connection when TLS is agreed on; None where there is nothing to wait for."""
-        self._parked = parked
-        self._gone = gone
+        self._owner = owner
         self._call: Call | None = None
         self._reader = ResponseReader()
 
@@ -103,36 +102,35 @@ class ClientConnection(Protocol):
             self.transport.abortConnection()
             return
         reader = self._reader
-        headless = reader.head is None
+        headless = reader.headless
         try:
-            raw = reader.feed(data)
+            raw, parts = reader.feed(data)
         except MalformedResponseError:
             self.abort()
             call.lost("framing")
             return
         if headless:
-            if reader.head is None:
+            head, reader.head = reader.head, None
+            if head is None:
                 if call.stirred is not None:
                     call.stirred()
                 return
             call.forget_request()
-            call.receiver.head_received(reader.head)
+            call.receiver.head_received(head)
             if self._call is not call:
                 return
         if raw:
-            call.receiver.body_received(raw, reader.parts)
+            call.receiver.body_received(raw, parts)
         if reader.complete and self._call is call:
             self._response_ended(call)
 
     def _response_ended(self, call: Call) -> None:
         reader = self._reader
-        head = reader.head
-        assert head is not None
         self._call = None
-        if self.reusable and head.keep_alive and call.sent and not reader.surplus and not call.head_only:
+        if self.reusable and reader.keep_alive and call.sent and not reader.surplus and not call.head_only:
             if call.paused:
                 self.transport.resumeProducing()
-            self._parked(self, head)
+            self._owner.served(self, reader.resting)
         elif call.sent:
             self.transport.loseConnection()
         else:
@@ -141,7 +139,7 @@ class ClientConnection(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Implement :class:`IProtocol`."""
-        self._gone(self)
+        self._owner.gone(self)
         handshake, self.handshake = self.handshake, None
         if handshake is not None:
             handshake.errback(HandshakeError())
@@ -152,7 +150,6 @@ class ClientConnection(Protocol):
                 call.ended()
             else:
                 call.lost("broken" if call.sent else "write", reader.at_boundary())
-        reader.close()
 
     def _abandon(self, handshake: Deferred[ClientConnection]) -> None:
         self.handshake = None

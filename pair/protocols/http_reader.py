@@ -16,7 +16,16 @@ from typing import NamedTuple
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
 
-from pair.protocols.http1 import FieldLookup, Fields, FramingError, Named, body_framing, field_lines
+from pair.protocols.http1 import (
+    FieldLookup,
+    Fields,
+    FramingError,
+    Named,
+    body_framing,
+    field_lines,
+    keeps_alive,
+    options,
+)
 
 # A lone LF counts as a line end here, so that a head written with them is refused and not waited for.
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
@@ -173,10 +182,9 @@ class RequestReader:
             self._chunked = _Chunked(sink, parser)
             self._overhead = 0
             self._tail = b""
-        connection, expect = named.get(b"connection"), named.get(b"expect")
-        asked = () if connection is None else _options(b",".join(connection))
-        keep_alive = b"close" not in asked and (minor == 1 or b"keep-alive" in asked)
+        expect = named.get(b"expect")
         expects_continue = expect is not None and minor == 1 and expect[-1].lower() == b"100-continue"
+        keep_alive = keeps_alive(named, minor)
         return RequestHead(
             method, target, minor, fields, named, length, chunked, keep_alive, expects_continue, upgrade
         )
@@ -226,10 +234,6 @@ class RequestReader:
         return parts[0] if len(parts) == 1 else b"".join(parts), used
 
 
-def _options(value: bytes) -> list[bytes]:
-    return [each.strip(b" \t") for each in value.lower().split(b",")]
-
-
 def _without_upgrade(fields: Fields) -> tuple[list[tuple[bytes, bytes]], bytes]:
     kept = []
     asked = []
@@ -238,9 +242,9 @@ def _without_upgrade(fields: Fields) -> tuple[list[tuple[bytes, bytes]], bytes]:
             case b"upgrade":
                 asked.append(value)
             case b"connection":
-                options = [each for each in _options(value) if each != b"upgrade"]
-                if options:
-                    kept.append((name, b", ".join(options)))
+                others = [each for each in options(value) if each != b"upgrade"]
+                if others:
+                    kept.append((name, b", ".join(others)))
             case _:
                 kept.append((name, value))
     return kept, b", ".join(asked)

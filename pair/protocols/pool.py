@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IAddress, IDelayedCall, IProtocol, IReactorTime, IStreamClientEndpoint
 
     from pair.protocols.calls import ResponseReceiver, Target
-    from pair.protocols.response import ResponseHead
 
 _SWEEP_SECONDS = 1.0
 _TIMEOUT = re.compile(rb"(?:^|[\s,;])timeout\s*=\s*(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -159,8 +158,17 @@ class ClientPool:
             connection.transport.loseConnection()
         return None
 
-    def _park(self, connection: ClientConnection, head: ResponseHead) -> None:
-        self._rest(connection, _idle_seconds(head, connection.target))
+    def served(self, connection: ClientConnection, resting: bytes | None) -> None:
+        """See :class:`pair.protocols.http_client.ConnectionOwner`."""
+        self._rest(connection, _idle_seconds(resting, connection.target))
+
+    def gone(self, connection: ClientConnection) -> None:
+        """See :class:`pair.protocols.http_client.ConnectionOwner`."""
+        self._open.discard(connection)
+        idle = self._idle.get(connection.target)
+        if idle and connection in idle:
+            idle.remove(connection)
+        self._check_closed()
 
     def _rest(self, connection: ClientConnection, life: float) -> None:
         idle = self._idle.setdefault(connection.target, [])
@@ -186,13 +194,6 @@ class ClientPool:
                 del self._idle[target]
         self._sweeping = self._clock.callLater(_SWEEP_SECONDS, self._sweep) if self._idle else None
 
-    def _gone(self, connection: ClientConnection) -> None:
-        self._open.discard(connection)
-        idle = self._idle.get(connection.target)
-        if idle and connection in idle:
-            idle.remove(connection)
-        self._check_closed()
-
     def _check_closed(self) -> None:
         if self._closed is not None and not self._open and not self._closed.called:
             self._closed.callback(None)
@@ -210,7 +211,7 @@ class _Connections(Factory):
     def buildProtocol(self, address: IAddress | None) -> ClientConnection:
         """The socket is connected."""
         pool = self._pool
-        connection = ClientConnection(self._target, pool._park, pool._gone)
+        connection = ClientConnection(self._target, pool)
         pool._open.add(connection)
         return connection
 
@@ -224,8 +225,7 @@ def _timed_out(result: object, seconds: float) -> Failure:
     return Failure(DialTimeoutError())
 
 
-def _idle_seconds(head: ResponseHead, target: Target) -> float:
+def _idle_seconds(resting: bytes | None, target: Target) -> float:
     """How long the connection may rest: a second less than the other end keeps it, if it says (PX-52)."""
-    options = head.value(b"keep-alive")
-    said = None if options is None else _TIMEOUT.search(options)
+    said = None if resting is None else _TIMEOUT.search(resting)
     return target.idle_seconds if said is None else int(said[1]) - 1.0

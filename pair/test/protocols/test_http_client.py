@@ -493,15 +493,28 @@ class LongBodyTests(CallTestCase):
         return self.pool.send(TARGET, POST, body, self.receiver), transport
 
 
+class Owner:
+    """Of connections: counts those that are gone."""
+
+    def __init__(self) -> None:
+        self.lost: list[ClientConnection] = []
+
+    def served(self, connection: ClientConnection, resting: bytes | None) -> None:
+        """It needs none."""
+
+    def gone(self, connection: ClientConnection) -> None:
+        self.lost.append(connection)
+
+
 class ConnectionTests(SynchronousTestCase):
     def test_unasked(self) -> None:
         """Bytes on a connection that carries no call close it."""
         clock = Clock()
-        gone: list[ClientConnection] = []
-        connection = ClientConnection(TARGET, lambda connection, head: None, gone.append)
+        owner = Owner()
+        connection = ClientConnection(TARGET, owner)
         transport = Transport(clock)
         transport.protocol = connection
         connection.makeConnection(transport)
         transport.receive(OK)
         clock.advance(0)
-        self.assertEqual((gone, connection.reusable), ([connection], False))
+        self.assertEqual((owner.lost, connection.reusable), ([connection], False))

@@ -23,8 +23,9 @@ def read(*reads: bytes, head_only: bool = False, upgrade: bool = False) -> tuple
     reader = ResponseReader(head_only, upgrade)
     raw = body = b""
     for data in reads:
-        raw += reader.feed(data)
-        body += b"".join(reader.parts)
+        part, parts = reader.feed(data)
+        raw += part
+        body += b"".join(parts)
     return reader, raw, body
 
 
@@ -36,7 +37,7 @@ class ResponseReaderTests(SynchronousTestCase):
         self.assertEqual((raw, body, reader.complete, reader.received), (b"hello", b"hello", True, 5))
         self.assertEqual((reader.head.status, reader.head.reason, reader.head.minor), (200, b"OK", 1))
         self.assertEqual(reader.head.fields, ((b"Content-Type", b"text/plain"), (b"Content-Length", b"5")))
-        self.assertEqual((reader.head.content_length, reader.head.chunked, reader.head.keep_alive), (5, False, True))
+        self.assertEqual((reader.head.content_length, reader.head.chunked, reader.keep_alive), (5, False, True))
         self.assertEqual(reader.head.value(b"content-type"), b"text/plain")
 
     def test_reason(self) -> None:
@@ -76,16 +77,43 @@ class ResponseReaderTests(SynchronousTestCase):
         for wire in [wires[each] for each in order]:
             reader.begin()
             self.assertEqual((reader.head, reader.began, reader.received), (None, False, 0))
-            raw = b"".join([reader.feed(wire[:30]), reader.feed(wire[30:])])
+            raw = reader.feed(wire[:30])[0] + reader.feed(wire[30:])[0]
             fresh, raw_of_fresh, _ = read(wire)
             self.assertEqual((raw, reader.head, reader.received), (raw_of_fresh, fresh.head, fresh.received))
             self.assertTrue(reader.complete and not reader.surplus)
+
+    @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 12)), max_size=80))
+    def test_side_by_side(self, turns: list[tuple[int, int]]) -> None:
+        """Readers that take turns, wherever one is when the next goes on, each read their own response."""
+        wires = (
+            CHUNKED + BODY,
+            CHUNKED + b"3\r\n\r\n\r\r\n0\r\n\r\n",
+            CHUNKED + b"1\r\nx\n",
+            CHUNKED + BODY + b"\r\n",
+        )
+        whole = (b"h\xc3\xa9llo \r\n\n", b"\r\n\r", None, b"h\xc3\xa9llo \r\n\n")
+        readers = [ResponseReader() for _ in wires]
+        left, bodies = list(wires), [b""] * len(wires)
+        refused = [False] * len(wires)
+        for each, size in (*turns, *((each, 1000) for each in range(len(wires)))):
+            reader, data = readers[each], left[each][:size]
+            left[each] = left[each][size:]
+            if not data or reader.complete or refused[each]:
+                continue
+            try:
+                bodies[each] += b"".join(reader.feed(data)[1])
+            except MalformedResponseError:
+                refused[each] = True
+        self.assertEqual(refused, [body is None for body in whole])
+        for reader, body, expected in zip(readers, bodies, whole, strict=True):
+            if expected is not None:
+                self.assertEqual((reader.complete, body), (True, expected))
 
     def test_interim_responses(self) -> None:
         """Interim responses are swallowed, also in the read that holds the final head; they count as a beginning."""
         reader, _, _ = read(b"HTTP/1.1 100 Continue\r\nContent-Length: 9\r\n\r\nHTTP/1.1 102 \r\nLink: x\r\n\r\n")
         self.assertEqual((reader.head, reader.began, reader.complete), (None, True, False))
-        raw = reader.feed(b"HTTP/1.1 102 \r\n\r\n" + CHUNKED + BODY)
+        raw, _ = reader.feed(b"HTTP/1.1 102 \r\n\r\n" + CHUNKED + BODY)
         assert reader.head is not None
         self.assertEqual((raw, reader.head.status, reader.complete), (BODY, 200, True))
         self.assertEqual(len(reader.head.fields), 2)
@@ -95,7 +123,7 @@ class ResponseReaderTests(SynchronousTestCase):
         reader = ResponseReader()
         for _ in range(4000):
             reader.feed(b"HTTP/1.1 102 Processing\r\n\r\n")
-        self.assertEqual(reader.feed(CHUNKED + BODY), BODY)
+        self.assertEqual(reader.feed(CHUNKED + BODY)[0], BODY)
 
     def test_head_request(self) -> None:
         """After HEAD the response ends at its head, whatever its length says."""
