@@ -300,6 +300,7 @@ class Call:
 
     def forget_request(self) -> None:
         """The response has begun: a request that was sent whole is never sent again, and takes no more memory."""
+        self.stirred = None
         if self.sent:
             self._head, self._body, self._upload = b"", b"", None
 

@@ -15,7 +15,7 @@ from pair.proxy.attempt import Terms
 from pair.proxy.attempts import Dispatch
 from pair.proxy.bodies import is_name, read
 from pair.proxy.browser import BrowserPolicy, preflight_fields
-from pair.proxy.collecting import Collector, KeptBody
+from pair.proxy.collecting import Collector, Ended, KeptBody
 from pair.proxy.direct import Direct, home_engine, own_engine
 from pair.proxy.outcomes import ROUNDS
 from pair.proxy.replies import Fields, Refusal, refusal
@@ -25,8 +25,6 @@ from pair.routing.candidates import Intent, Request
 from pair.routing.labels import parse_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pair.protocols.http_exchange import Exchange
     from pair.proxy.identity import Banners
     from pair.proxy.listings import Listings
@@ -74,6 +72,7 @@ class Admission:
         self._numbers = count(1)
         self._terms = Terms(ROUNDS, plane.settings.engine_wait_max, "proxy.engine_wait_max")
         self._model_less_terms = Terms(1, plane.settings.engine_wait_max, "proxy.engine_wait_max")
+        self._served: Ended = self._inference_ended  # Bound once, for each stream holds it.
 
     def received(self, exchange: Exchange) -> None:
         """A request's head is complete."""
@@ -124,19 +123,16 @@ class Admission:
         elif role == "owner":
             self._admit_owner(request)
         elif role == "listing":
-            self._listings.answer(request, self._ended(request))
+            self._listings.answer(request, self._request_ended)
         elif role == "identity":
             self._banners.answer(request)
-            self._ended(request)()
+            self._request_ended(request)
         elif role == "mutate":
             self._send_directly(request, own_engine(self._plane, self._facade), "no_local_engine")
         elif role == "tunnel" and request.websocket:
             self._send_directly(request, own_engine(self._plane, self._facade), "no_engine", upgrade=b"websocket")
         else:
             self._send_directly(request, home_engine(self._plane, self._facade), "route_unknown")
-
-    def _ended(self, request: ClientRequest) -> Callable[[], None]:
-        return lambda: self._request_ended(request)
 
     def _request_ended(self, request: ClientRequest) -> None:
         self._plane.meters.request_ended(request)
@@ -146,26 +142,25 @@ class Admission:
         if not self._plane.active.take(1):
             self._refuse(request, refusal("overloaded", retry_after=1))
             return
+        Collector(self._plane, request, self._dispatch_inference, self._served).begin()
 
-        def ended() -> None:
-            self._plane.active.give(1)
-            self._request_ended(request)
+    def _inference_ended(self, request: ClientRequest) -> None:
+        self._plane.active.give(1)
+        self._request_ended(request)
 
-        Collector(self._plane, request, self._dispatch_inference, ended).begin()
-
-    def _dispatch_inference(self, request: ClientRequest, body: KeptBody, ended: Callable[[], None]) -> None:
+    def _dispatch_inference(self, request: ClientRequest, body: KeptBody, ended: Ended) -> None:
         route = _route(request)
         routed = read(route, request.exchange.head.value(b"content-type"), body.data)
         if isinstance(routed, Refusal):
-            self._refuse_and_end(request, routed, ended)
+            self._refuse_collected(request, body, routed, ended)
             return
         wanted = self._wanted(request, routed.model or "", routed.intent)
         if isinstance(wanted, Refusal):
-            self._refuse_and_end(request, wanted, ended)
+            self._refuse_collected(request, body, wanted, ended)
             return
         retry_after = self._plane.scheduling.retry_after(wanted)
         if retry_after is not None:
-            self._refuse_and_end(request, refusal("busy", retry_after=retry_after), ended)
+            self._refuse_collected(request, body, refusal("busy", retry_after=retry_after), ended)
             return
         job = self._plane.jobs.admit(
             self._facade,
@@ -180,27 +175,25 @@ class Admission:
         Dispatch(self._plane, request, wanted, body, job, terms, routed.stream, ended).begin()
 
     def _admit_owner(self, request: ClientRequest) -> None:
-        ended = self._ended(request)
+        ended = self._request_ended
         if _route(request).model_from != "path":
             Collector(self._plane, request, self._read_owner, ended).begin()
         elif is_name(request.id_in_path):
             self._dispatch_owner(request, None, request.id_in_path, ended)
         else:
-            self._refuse_and_end(request, refusal("bad_model"), ended)
+            self._refuse(request, refusal("bad_model"))
 
-    def _read_owner(self, request: ClientRequest, body: KeptBody, ended: Callable[[], None]) -> None:
+    def _read_owner(self, request: ClientRequest, body: KeptBody, ended: Ended) -> None:
         routed = read(_route(request), request.exchange.head.value(b"content-type"), body.data)
         if isinstance(routed, Refusal):
-            self._refuse_and_end(request, routed, ended)
+            self._refuse_collected(request, body, routed, ended)
         else:
             self._dispatch_owner(request, body, routed.model or "", ended)
 
-    def _dispatch_owner(
-        self, request: ClientRequest, body: KeptBody | None, model: str, ended: Callable[[], None]
-    ) -> None:
+    def _dispatch_owner(self, request: ClientRequest, body: KeptBody | None, model: str, ended: Ended) -> None:
         wanted = self._wanted(request, model, "run")
         if isinstance(wanted, Refusal):
-            self._refuse_and_end(request, wanted, ended)
+            self._refuse_collected(request, body, wanted, ended)
         else:
             Dispatch(self._plane, request, wanted, body, UNRECORDED, _OWNER_TERMS, False, ended).begin()
 
@@ -222,15 +215,17 @@ class Admission:
         if engine is None:
             self._refuse(request, refusal(otherwise))
         else:
-            Direct(self._plane, request, engine, self._ended(request), upgrade).begin()
+            Direct(self._plane, request, engine, self._request_ended, upgrade).begin()
 
     def _refuse(self, request: ClientRequest, why: Refusal, extra: Fields = ()) -> None:
         request.refuse(why, extra)
         self._request_ended(request)
 
-    def _refuse_and_end(self, request: ClientRequest, why: Refusal, ended: Callable[[], None]) -> None:
+    def _refuse_collected(self, request: ClientRequest, body: KeptBody | None, why: Refusal, ended: Ended) -> None:
         request.refuse(why)
-        ended()
+        if body is not None:
+            body.free()
+        ended(request)
 
 
 def _route(request: ClientRequest) -> Route:

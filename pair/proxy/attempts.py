@@ -24,14 +24,15 @@ from pair.records.jobs import Outcome, Usage
 from pair.routing.explain import why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from twisted.internet.interfaces import IDelayedCall
 
     from pair.interfaces import IJob
     from pair.protocols.http1 import Fields
     from pair.protocols.response import ResponseHead
-    from pair.proxy.collecting import KeptBody
+    from pair.proxy.collecting import Ended, KeptBody
+    from pair.proxy.endings import Ending
     from pair.proxy.plane import Plane, StopCode
     from pair.proxy.request import ClientRequest
     from pair.routing.breaker import Sent
@@ -54,7 +55,7 @@ class Dispatch:
         job: is told all that happens.
         terms: of its class.
         streaming: it asks for a stream.
-        ended: called once, last, whatever way the request ended.
+        ended: called with the request once, last, whatever way it ended.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class Dispatch:
         "_terms",
         "_wanted",
         "_why",
+        "_won",
         "engine",
         "facade",
     )
@@ -87,7 +89,7 @@ class Dispatch:
         job: IJob,
         terms: Terms,
         streaming: bool,
-        ended: Callable[[], None],
+        ended: Ended,
     ) -> None:
         self.facade = request.facade
         self.engine: str | None = None
@@ -100,10 +102,11 @@ class Dispatch:
         self._streaming = streaming
         self._ended = ended
         self._rounds = Rounds(plane.monotonic() + plane.settings.start_deadline, terms.rounds)
-        self._past: list[tuple[Outcome, int | None]] = []
+        self._past: tuple[tuple[Outcome, int | None], ...] = ()
         self._answer: EngineRefusal | Refusal = _UNREACHABLE
         self._why = ""
         self._attempt: Attempt | None = None
+        self._won: Candidate | None = None
         self._sent: Sent | None = None
         self._relay: Relay | None = None
         self._pausing: IDelayedCall | None = None
@@ -136,8 +139,8 @@ class Dispatch:
         node, engine = attempt.candidate.node, attempt.candidate.engine
         self._job.attempt_ended(judgement.outcome, judgement.status, judgement.error)
         self._plane.meters.attempt_ended(node, engine, judgement.outcome, judgement.status)
-        self._tell_end(attempt, judgement.outcome, judgement.status)
-        self._past.append((judgement.outcome, judgement.status))
+        self._tell_end(attempt.candidate, judgement.outcome, judgement.status)
+        self._past += ((judgement.outcome, judgement.status),)
         if self._sent is not None:
             wait = seconds_to_wait(answer.head.value(b"retry-after")) if isinstance(answer, EngineRefusal) else None
             self._plane.scheduling.holds.failed(self._sent, judgement, wait)
@@ -184,33 +187,37 @@ class Dispatch:
             self._explanation(candidate.node),
             self._relayed,
         )
+        # The answer may take long. There is no other try, and what one would need goes.
+        self._won, self._attempt = candidate, None
+        del self._rounds, self._wanted
         self._relay.begin(raw, parts)
 
     def _relayed(self, good: bool | None) -> None:
-        attempt, self._attempt = self._attempt, None
-        assert attempt is not None, "an answer is that of an attempt"
+        relay, candidate = self._relay, self._won
+        assert relay is not None, "it is relayed"
+        assert candidate is not None, "an answer is that of an attempt"
         outcome: Outcome = "cancelled" if good is None else "won" if good else "broken"
-        self._tell_end(attempt, outcome, self._request.status, attempt.call.received)
+        self._tell_end(candidate, outcome, self._request.status, relay.received)
         if good is not None:
-            self._note_outcome(attempt.candidate, good)
+            self._note_outcome(candidate, good)
         if good:
-            self._learn_speed(attempt.candidate)
+            self._learn_speed(candidate, relay.ending)
         self._end()
 
-    def _learn_speed(self, candidate: Candidate) -> None:
+    def _learn_speed(self, candidate: Candidate, ending: Ending | None) -> None:
         """The engine told at the end of its answer how fast it was (RT-61)."""
-        ending = None if self._relay is None else self._relay.ending
         if ending is not None:
             tokens, seconds = ending.usage.output_tokens, ending.output_seconds
             self._plane.scheduling.speeds.learn(candidate.node, candidate.engine, candidate.model, tokens, seconds)
 
-    def _tell_end(self, attempt: Attempt, outcome: Outcome, status: int | None = None, size: int = 0) -> None:
+    def _tell_end(self, candidate: Candidate, outcome: Outcome, status: int | None = None, size: int = 0) -> None:
         number = len(self._past) + 1
-        trail.attempt_ended(self._request, self._job.id, number, attempt.candidate, outcome, status, size)
+        trail.attempt_ended(self._request, self._job.id, number, candidate, outcome, status, size)
 
     def _note_outcome(self, candidate: Candidate, good: bool) -> None:
         """Tell our engines how an inference answer ended (EN-30); a member's are told by its ingress."""
-        if candidate.local and self._wanted.route.role == "inference":
+        route = self._request.route
+        if candidate.local and route is not None and route.role == "inference":
             self._plane.engines.note_outcome(candidate.engine, good)
 
     def _next(self) -> None:
@@ -333,7 +340,7 @@ class Dispatch:
     def _break_off(self) -> None:
         if self._attempt is not None:
             self._attempt.abandon()
-            self._tell_end(self._attempt, "cancelled")
+            self._tell_end(self._attempt.candidate, "cancelled")
         if self._sent is not None:
             self._plane.scheduling.holds.given_up(self._sent)
         if self._pausing is not None:
@@ -343,4 +350,6 @@ class Dispatch:
         del self._plane.underway[self]
         self._plane.scheduling.finished(self._job.id)
         self._job.close()
-        self._ended()
+        if self._body is not None:
+            self._body.free()
+        self._ended(self._request)

@@ -43,8 +43,11 @@ class KeptBody:
             self.data = b""
 
 
-Ready = Callable[[ClientRequest, KeptBody, Callable[[], None]], None]
-"""``(request, body, ended)``: the body is whole; ``ended`` must be called once when the request has ended."""
+Ended = Callable[[ClientRequest], None]
+"""Called with a request once when it has ended. One function serves all requests: each stream holds it."""
+
+Ready = Callable[[ClientRequest, KeptBody, Ended], None]
+"""``(request, body, ended)``: the body is whole. When the request has ended it must be freed, and ``ended`` called."""
 
 
 class Collector:
@@ -59,7 +62,7 @@ class Collector:
 
     __slots__ = ("_body", "_ended", "_parts", "_plane", "_ready", "_request", "_size")
 
-    def __init__(self, plane: Plane, request: ClientRequest, ready: Ready, ended: Callable[[], None]) -> None:
+    def __init__(self, plane: Plane, request: ClientRequest, ready: Ready, ended: Ended) -> None:
         self._plane = plane
         self._request = request
         self._ready = ready
@@ -107,7 +110,7 @@ class Collector:
         self._body.data = b"".join(self._parts)
         self._parts.clear()
         self._plane.meters.body_came(self._size)
-        self._ready(self._request, self._body, self._end)
+        self._ready(self._request, self._body, self._ended)
 
     def _too_large(self) -> Refusal:
         return refusal("too_large", limit=self._plane.settings.max_body)
@@ -118,4 +121,4 @@ class Collector:
 
     def _end(self) -> None:
         self._body.free()
-        self._ended()
+        self._ended(self._request)

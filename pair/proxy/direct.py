@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pair.protocols.calls import UpstreamFailure
     from pair.protocols.http_client import Call
     from pair.protocols.response import ResponseHead
+    from pair.proxy.collecting import Ended
     from pair.proxy.request import ClientRequest
     from pair.routing.dialects import AfterSuccess
 
@@ -52,7 +53,7 @@ class Direct:
         plane: the shared parts.
         request: the client's.
         engine: where it goes.
-        ended: called once, last.
+        ended: called with the request once, last.
         upgrade: the protocol that it asks to switch to; a request without a body.
         hop: what the engine is told of the way behind it (PX-80).
     """
@@ -62,7 +63,7 @@ class Direct:
         plane: Plane,
         request: ClientRequest,
         engine: str,
-        ended: Callable[[], None],
+        ended: Ended,
         upgrade: bytes | None = None,
         hop: int = 1,
     ) -> None:
@@ -76,6 +77,7 @@ class Direct:
         self._hop = hop
         self._call: Call | None = None
         self._relay: Relay | Tunnel | None = None
+        self._after: AfterSuccess = "nothing"
 
     def begin(self) -> None:
         """Send the head, and let the body follow at the engine's pace."""
@@ -138,7 +140,7 @@ class Direct:
             tunnel.begin()
             return
         route = request.route
-        after = route.after if route is not None and 200 <= head.status < 300 else "nothing"
+        self._after = after = route.after if route is not None and 200 <= head.status < 300 else "nothing"
         self._relay = relay = Relay(
             plane,
             request,
@@ -148,7 +150,7 @@ class Direct:
             self.engine,
             UNRECORDED,
             (),
-            lambda good: self._relayed(good, after),
+            self._relayed,
         )
         if after == "reread_first":
             _HeldEnd(plane, self.engine, request, call, relay).begin()
@@ -185,14 +187,14 @@ class Direct:
             self._call.abort()
         self._end()
 
-    def _relayed(self, good: bool | None, after: AfterSuccess) -> None:
-        if good and after == "reread":
+    def _relayed(self, good: bool | None) -> None:
+        if good and self._after == "reread":
             self._plane.engines.refresh(self.engine)
         self._end()
 
     def _end(self) -> None:
         del self._plane.underway[self]
-        self._ended()
+        self._ended(self._request)
 
 
 class _HeldEnd:

@@ -100,7 +100,7 @@ class Ingress:
             self._ended(request)
             return
         assert engine is not None, "without one it was refused"
-        Served(self._plane, request, engine, lambda: self._served(request), hop=2).begin()
+        Served(self._plane, request, engine, self._served, hop=2).begin()
 
     def _objection(self, request: ClientRequest) -> Refusal | None:
         head = request.exchange.head

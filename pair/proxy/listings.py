@@ -55,8 +55,8 @@ class Listings:
         self._refreshing: dict[str, Deferred[None]] = {}
         self._missed: dict[str, float] = {}
 
-    def answer(self, request: ClientRequest, ended: Callable[[], None]) -> None:
-        """Answer now if every list is fresh, else within the wait; then call ``ended``."""
+    def answer(self, request: ClientRequest, ended: Callable[[ClientRequest], None]) -> None:
+        """Answer now if every list is fresh, else within the wait; then call ``ended`` with it."""
         late = self._late()
 
         def overran(result: object, _: float) -> object:
@@ -66,7 +66,7 @@ class Listings:
         def respond(_: object) -> None:
             if not request.exchange.done:
                 self._respond(request)
-            ended()
+            ended(request)
 
         waiting = DeferredList([self._read(each) for each in late], consumeErrors=True)
         waiting.addTimeout(self._wait, self._clock, onTimeoutCancel=overran)

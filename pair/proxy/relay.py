@@ -64,6 +64,7 @@ class Relay:
         "_received",
         "_received_at",
         "_request",
+        "_status",
         "_tail",
         "_taken",
         "_taken_at",
@@ -87,6 +88,7 @@ class Relay:
         self._exchange = request.exchange
         self._call = call
         self._head = head
+        self._status = head.status
         self._node = node
         self._engine = engine
         self._job = job
@@ -113,11 +115,17 @@ class Relay:
         exchange.lost = self.client_gone
         self._request.status = head.status
         exchange.begin(head.status, head.reason, fields, self._framing, raw if self._raw else b"".join(parts))
+        del self._head, self._extra  # The answer may take long, and is all that is still needed.
         self._tail.feed(parts)
         self._call.receiver = self
         if not self._call.complete:
             exchange.register_producer(self._call)
             self._plane.sweep.watch(self)
+
+    @property
+    def received(self) -> int:
+        """Octets of the body so far, as they came."""
+        return self._call.received
 
     def head_received(self, head: ResponseHead) -> None:
         """Never happens: the head came before the commit."""
@@ -187,15 +195,15 @@ class Relay:
 
     def _conclude(self, ending: Ending) -> None:
         if ending.error:
-            self._job.failed("engine_error", self._head.status, self._call.received)
+            self._job.failed("engine_error", self._status, self._call.received)
         else:
             self.ending = ending
-            self._job.completed(self._head.status, self._call.received, ending.usage, ending.unterminated)
+            self._job.completed(self._status, self._call.received, ending.usage, ending.unterminated)
         self._close(not ending.error)
 
     def _break_off(self, at_boundary: bool, code: str) -> None:
         self._say_in_stream(at_boundary, code)
-        self._job.failed(code, self._head.status, self._call.received)
+        self._job.failed(code, self._status, self._call.received)
         self._close(False)
 
     def _say_in_stream(self, at_boundary: bool, code: str) -> None:

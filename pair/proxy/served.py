@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pair.proxy.collecting import Collector, KeptBody
+from pair.proxy.collecting import Collector, Ended, KeptBody
 from pair.proxy.direct import Direct
 from pair.proxy.replies import engine_silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pair.protocols.calls import UpstreamFailure
     from pair.protocols.response import ResponseHead
     from pair.proxy.request import ClientRequest
-    from pair.routing.dialects import AfterSuccess
 
 STALLED = ((b"X-Pair-Fault", b"engine_stalled"),)
 """Tells the sender that it is the engine that does not answer, and that this node does."""
@@ -36,16 +35,14 @@ class Served(Direct):
         """Take the body, and send it on when it is whole."""
         self._request.exchange.interim()
         self._plane.sweep.watch(self)
-        ended = self._ended
+        Collector(self._plane, self._request, self._collected, self._left).begin()
 
-        def left() -> None:
-            self._plane.sweep.leave(self)
-            ended()
+    def _left(self, request: ClientRequest) -> None:
+        self._plane.sweep.leave(self)
+        self._ended(request)
 
-        Collector(self._plane, self._request, self._collected, left).begin()
-
-    def _collected(self, request: ClientRequest, body: KeptBody, ended: Callable[[], None]) -> None:
-        self._body, self._ended = body, ended
+    def _collected(self, request: ClientRequest, body: KeptBody, _: Ended) -> None:
+        self._body = body
         head = request.exchange.head
         self._send(body.data, len(body.data) if head.has_body else head.content_length)
 
@@ -96,10 +93,10 @@ class Served(Direct):
             self._body.free()
         super()._answer(head, raw, parts)
 
-    def _relayed(self, good: bool | None, after: AfterSuccess) -> None:
+    def _relayed(self, good: bool | None) -> None:
         if good is not None:
             self._note_outcome(good)
-        super()._relayed(good, after)
+        super()._relayed(good)
 
     def _note_outcome(self, good: bool) -> None:
         """Tell our engines how an answer ended (EN-30, RT-55)."""
@@ -109,4 +106,6 @@ class Served(Direct):
 
     def _end(self) -> None:
         self._plane.sweep.leave(self)
+        if self._body is not None:
+            self._body.free()
         super()._end()
