@@ -13,7 +13,7 @@ Fields = Sequence[tuple[bytes, bytes]]
 Named = dict[bytes, list[bytes]]
 """The values of fields by their names in lower case, those of one name in the order sent."""
 
-_LENGTH_DIGITS = 19
+LENGTH_DIGITS = 19
 """The largest ``Content-Length`` believed, in digits: what surely fits 64 bits, for us and for all behind us."""
 
 _REASONS = {each.value: each.phrase.encode("ascii") for each in HTTPStatus}
@@ -67,7 +67,7 @@ def body_framing(named: Named, minor: int) -> tuple[int | None, bool]:
         return None, False
     if len(lengths) > 1:
         raise FramingError("two lengths")
-    if not lengths[0].isdigit() or len(lengths[0]) > _LENGTH_DIGITS:
+    if not lengths[0].isdigit() or len(lengths[0]) > LENGTH_DIGITS:
         raise FramingError("bad length")
     return int(lengths[0]), False
 

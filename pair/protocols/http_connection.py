@@ -142,6 +142,16 @@ class HTTPServerProtocol(Protocol):
         """Whether another request may follow: this one's body has been read, and nobody is stopping."""
         return self._reader.ended and not self.factory.draining
 
+    def whole_body(self) -> bytes | None:
+        """The body of the open exchange if it is here already; else nothing of it is taken."""
+        if self._reader.ended:
+            return b""
+        if not self._reader.whole_in(len(self._held)):
+            return None
+        payload, used = self._reader.read_body(self._held)
+        self._held = self._held[used:]
+        return payload
+
     def read_body(self, receiver: BodyReceiver) -> None:
         """Begin to deliver the body of the open exchange."""
         exchange = self._exchange

@@ -61,6 +61,9 @@ class Connection(typing.Protocol):
     def reusable(self) -> bool:
         """Whether another request may follow the present one."""
 
+    def whole_body(self) -> bytes | None:
+        """The body of the present request, if all of it has come."""
+
     def read_body(self, receiver: BodyReceiver) -> None:
         """Deliver the body of the present request."""
 
@@ -141,6 +144,13 @@ class Exchange:
     def unsent(self) -> int:
         """Octets written that the socket has not taken (PX-60)."""
         return 0 if self.done else self._connection.unsent
+
+    def whole_body(self) -> bytes | None:
+        """The request's body, if all of it came with its head, as small ones do. Where it is None: :meth:`read_body`.
+
+        To be called once, and not when any of it was read.
+        """
+        return None if self.done else self._connection.whole_body()
 
     def read_body(self, receiver: BodyReceiver) -> None:
         """Deliver the request's body to ``receiver``; it may begin before this returns.

@@ -6,12 +6,14 @@ Pure: bytes in, heads and payloads out. Two things are ours beside llhttp:
   was. A head and a chunked body both end with an empty line, and a body with a
   length ends where the length says; so bytes are fed up to each such place.
 * It is more lenient than we may be (request lines, transfer codings, sizes).
+
+A head that comes again needs no parser (:mod:`pair.protocols.known`).
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec import Struct
@@ -26,6 +28,7 @@ from pair.protocols.http1 import (
     keeps_alive,
     options,
 )
+from pair.protocols.known import MOST_BYTES, Known
 
 # A lone LF counts as a line end here, so that a head written with them is refused and not waited for.
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
@@ -42,7 +45,9 @@ class RequestHead(FieldLookup, Struct, frozen=True):
 
     ``target`` and the names in ``fields`` are as sent, values without blanks
     around them; a request to upgrade has been taken out of them (PX-8), and
-    ``upgrade`` is what it named.
+    ``upgrade`` is what it named. ``notes`` is for who serves it: what follows
+    from the head alone, whatever the length of the body, can be found there
+    when the connection brings the same head again.
     """
 
     method: bytes
@@ -55,6 +60,7 @@ class RequestHead(FieldLookup, Struct, frozen=True):
     keep_alive: bool
     expects_continue: bool
     upgrade: bytes | None = None
+    notes: dict[Any, Any] = {}
 
     @property
     def has_body(self) -> bool:
@@ -102,8 +108,9 @@ class RequestReader:
     """Reads one request after another: its head, then its body until ``ended``.
 
     The caller keeps the bytes: each call is given all that is at hand and
-    tells how much of it is done with. Of a request that is complete it keeps
-    nothing: the answer may take minutes, and thousands may wait for one.
+    tells how much of it is done with. Of the first request it keeps nothing
+    when that is complete: the answer may take minutes, and thousands may wait
+    for one. From the second on it keeps a head, to know it again.
 
     Args:
         head_bytes: The longest head, in octets, its empty line included.
@@ -113,13 +120,26 @@ class RequestReader:
         ended: Whether the request whose head was read last is complete; never so once it was found malformed.
     """
 
-    __slots__ = ("_chunked", "_fields", "_head_bytes", "_overhead", "_remaining", "_searched", "_tail", "ended")
+    __slots__ = (
+        "_chunked",
+        "_fields",
+        "_head_bytes",
+        "_known",
+        "_overhead",
+        "_remaining",
+        "_repeats",
+        "_searched",
+        "_tail",
+        "ended",
+    )
 
     def __init__(self, head_bytes: int, fields: int) -> None:
         self.ended = False
         self._head_bytes = head_bytes
         self._fields = fields
         self._chunked: _Chunked | None = None
+        self._known: Known[RequestHead] | None = None
+        self._repeats = False
         self._searched = 0
         self._remaining = 0
         self._overhead = 0
@@ -135,6 +155,12 @@ class RequestReader:
         Raises:
             Malformed: It is none, or over the limits.
         """
+        again = None if self._known is None else self._known.again(data)
+        if again is not None:
+            self._searched = 0
+            self._remaining = again[0].content_length or 0
+            self.ended = not self._remaining
+            return again
         found = _EMPTY_LINE.search(data, self._searched)
         if found is None:
             if len(data) > self._head_bytes:
@@ -145,10 +171,15 @@ class RequestReader:
         size = found.end()
         if size > self._head_bytes:
             raise Malformed("long head")
+        raw = data[:size]
         try:
-            return self._parse(data[:size]), size
+            head = self._parse(raw)
         except (HttpParserError, FramingError):
             raise Malformed("head") from None
+        plain = head.keep_alive and not head.chunked and head.upgrade is None and size <= MOST_BYTES
+        self._known = Known.of(head, raw) if plain and self._repeats else None
+        self._repeats = True
+        return head, size
 
     def _parse(self, raw: bytes) -> RequestHead:
         line = raw[: raw.index(b"\n")].rstrip(b"\r").split(b" ")
@@ -188,6 +219,10 @@ class RequestReader:
         return RequestHead(
             method, target, minor, fields, named, length, chunked, keep_alive, expects_continue, upgrade
         )
+
+    def whole_in(self, size: int) -> bool:
+        """Whether ``size`` octets are surely all of the body that is still to come, or more."""
+        return self._chunked is None and size >= self._remaining
 
     def read_body(self, data: bytes) -> tuple[bytes, int]:
         """The payload in ``data``, as far as it belongs to the present request.

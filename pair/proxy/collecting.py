@@ -82,11 +82,13 @@ class Collector:
             self._refuse(refusal("unsupported_encoding"))
         elif not self._body.hold(declared):
             self._refuse(refusal("overloaded", retry_after=2))
-        elif not exchange.head.has_body:
-            self._hand_over()
         else:
             exchange.lost = self._end
-            exchange.read_body(self)
+            whole = exchange.whole_body()
+            if whole is None:
+                exchange.read_body(self)
+            else:
+                self._hand_over(whole)
 
     def body_received(self, data: bytes) -> None:
         """Keep some of it; over the cap or the budget the request is refused (PX-29)."""
@@ -100,16 +102,17 @@ class Collector:
 
     def body_ended(self) -> None:
         """It is whole."""
-        self._hand_over()
+        whole = b"".join(self._parts)
+        self._parts.clear()
+        self._hand_over(whole)
 
     def body_stalled(self) -> None:
         """It stopped in the middle (PX-31)."""
         self._refuse(refusal("body_stalled"))
 
-    def _hand_over(self) -> None:
-        self._body.data = b"".join(self._parts)
-        self._parts.clear()
-        self._plane.meters.body_came(self._size)
+    def _hand_over(self, whole: bytes) -> None:
+        self._body.data = whole
+        self._plane.meters.body_came(len(whole))
         self._ready(self._request, self._body, self._ended)
 
     def _too_large(self) -> Refusal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.internet.address import IPv6Address
 
-from pair.protocols.http_server import Framing, HTTPServerProtocol
+from pair.protocols.http_server import Exchange, Framing, HTTPServerProtocol
 from pair.test.protocols.serving import (
     BAD_REQUEST,
     CHUNKED,
@@ -176,6 +176,29 @@ class AnswerTests(ServerCase):
 
 
 class BodyTests(ServerCase):
+    def test_whole(self) -> None:
+        """A body that came with its head can be had at once; of any other nothing is taken."""
+        found: list[bytes | None] = []
+        bodies = [Body() for _ in range(4)]
+
+        def take(exchange: Exchange) -> None:
+            found.append(exchange.whole_body())
+            if found[-1] is None:
+                exchange.read_body(bodies[len(found) - 1])
+            else:
+                answer_ok(exchange)
+
+        self.application = take
+        self.receive(EXPECTING + b"hello" + GET + POST + b"he")
+        self.assertEqual((found, bodies[2].log), ([b"hello", b"", None], [b"he"]))
+        self.receive(b"llo" + CHUNKED + b"0\r\n\r\n")
+        self.assertEqual((found[2:], bodies[2].log[1:]), ([None], [b"llo", "end"]))
+        answer_ok(self.exchanges[2])
+        self.assertEqual((found[2:], bodies[3].log), ([None, None], ["end"]))
+        answer_ok(self.exchanges[3])
+        self.assertIsNone(self.exchanges[3].whole_body())
+        self.assertEqual(self.sent(), OK * 4)
+
     def test_bodies(self) -> None:
         """A body is delivered without its framing, then its end."""
         for request in (POST + b"hello", CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"):

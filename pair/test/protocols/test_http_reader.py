@@ -196,6 +196,50 @@ class RequestReaderTests(SynchronousTestCase):
         self.assertEqual(head.values(b"connection"), [b"keep-alive, http2-settings"])
         self.assertTrue(head.keep_alive)
 
+    def test_known_again(self) -> None:
+        """A head that comes again is the same as read by itself, whatever comes between, and whatever the length."""
+        post, get = (
+            b"POST /a HTTP/1.1\r\n" + HOST + b"content-LENGTH: %d\r\nX: y\r\n\r\n%b",
+            b"GET /b HTTP/1.1\r\n\r\n",
+        )
+        each = [post % (len(body), body) for body in (b"ab", b"ab", b"", b"abc" * 9, b"\r\n\r\n", b"ab")]
+        each += [
+            get,
+            get,
+            CHUNKED + b"1\r\nx\r\n0\r\n\r\n",
+            get,
+            get,
+            each[0],
+            get.replace(b"b", b"c"),
+            H2C + b"z" * 18,
+        ]
+        alone = [read([one])[0][0] for one in each]
+        for size in (1, 7, 100000):
+            data = b"".join(each)
+            self.assertEqual(read([data[at : at + size] for at in range(0, len(data), size)]), (alone, b""))
+
+    def test_notes(self) -> None:
+        """What is noted of a head is there when it comes again with another length, and no other head has it."""
+        reader = RequestReader(16384, 100)
+        data = b"POST /%b HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+        noted = []
+        for target, length in ((b"a", 0), (b"a", 0), (b"a", 12), (b"a", 12), (b"b", 0), (b"a", 0)):
+            found = reader.read_head(data % (target, length))
+            assert found is not None
+            head, _ = found
+            noted.append(head.notes.get("it"))
+            head.notes["it"] = target
+            reader.read_body(b"x" * length)
+        self.assertEqual(noted, [None, None, b"a", b"a", None, None])
+
+    def test_malformed_behind_others(self) -> None:
+        """What is malformed is so behind any number of good requests that begin as it does."""
+        good = b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\n\r\nx"
+        get = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
+        for name, data in MALFORMED.items():
+            self.assertTrue(refused([good * 3 + data]), name)
+            self.assertTrue(refused([get * 3, data]), name)
+
     def test_malformed(self) -> None:
         """Each of these is refused, in one read and in one byte a read (PX-9, PX-10)."""
         for name, data in MALFORMED.items():
