@@ -120,7 +120,7 @@ class Feeds:
         engines.dialect = lambda engine: _DIALECTS["openai-compatible"]  # type: ignore[method-assign]
         ledger = JobLedger(me.node, _RUN, self._now)
         self.scheduling = SchedulerService(
-            clock, time.monotonic, me.node, engines, ledger.changed, PressurePolicy(), (), tuple, False, errors
+            clock, time.monotonic, me.node, engines, PressurePolicy(), (), tuple, False, errors
         )
         entries = {
             each.node: NodeEntry(each.node, each.node, each.node, "online", "member", member=True, trusted=True)

@@ -157,7 +157,7 @@ class IJob(Interface):
 class IJobLedger(Interface):
     """Where the data path tells of its jobs (JB-1)."""
 
-    changed: Signal[Job] = Attribute("Emits each new version of a job.")
+    changed: Signal[Job] = Attribute("Emits what became of a job, of several changes in a short while the last.")
 
     def admit(
         facade: str,

@@ -137,7 +137,6 @@ class Parts:
             time.monotonic,
             identity.uuid,
             self._engines,
-            self._ledger.changed,
             PressurePolicy(),
             settings.routing.rule,
             self._labels,

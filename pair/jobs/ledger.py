@@ -1,7 +1,9 @@
 """The life cycle of this node's own jobs (JB-31 to JB-49). Pure, but for its log lines.
 
-The data path tells a job what happened; the job makes a new record of it, and
-the ledger keeps and emits the record. It must not know who looks at it.
+The data path tells a job what happened; the job makes a record of it when
+somebody wants to see one. Those who listen hear of a job now and then, of
+several changes the last, so that most requests cost them one record. It must
+not know who looks at it.
 """
 
 from __future__ import annotations
@@ -62,12 +64,14 @@ class JobLedger:
         now: epoch milliseconds.
 
     Attributes:
-        changed: Emits each new version of a job, its first one among them.
+        stirred: Emits when there is something to :meth:`tell` again.
+        changed: Emits, when told to, the newest version of each job that is another than before.
         retired: Emits each job that leaves the table; it has ended (JB-48).
         ended_total: Counts the jobs that ended, by the engine of the last attempt (``none`` without one) and state.
     """
 
     def __init__(self, origin: str, run: str, now: Callable[[], int]) -> None:
+        self.stirred: Signal[None] = Signal()
         self.changed: Signal[Job] = Signal()
         self.retired: Signal[Job] = Signal()
         self.ended_total = Counter()
@@ -75,7 +79,8 @@ class JobLedger:
         self._run = run
         self._now = now
         self._count = 0
-        self._active: dict[str, Job] = {}
+        self._active: dict[str, OpenJob] = {}
+        self._untold: dict[str, OpenJob] = {}
         self._ended: OrderedDict[str, Job] = OrderedDict()
 
     def admit(
@@ -90,22 +95,23 @@ class JobLedger:
     ) -> OpenJob:
         """See :class:`pair.interfaces.IJobLedger`."""
         self._count += 1
-        record = Job(
-            id=f"{self._run}.{self._count}",
-            origin=self._origin,
-            seq=1,
-            state="queued",
-            facade=facade,
-            dialect=dialect,
-            operation=operation,
-            route=own_word(route),
-            stream=stream,
-            model=None if model is None else own_model_name(model),
-            created_at=self._now(),
-            request_bytes=request_bytes,
-        )
-        self._keep(record)
-        return OpenJob(record, self._now, self._keep)
+        id = f"{self._run}.{self._count}"
+        facts = {
+            "id": id,
+            "origin": self._origin,
+            "state": "queued",
+            "facade": facade,
+            "dialect": dialect,
+            "operation": operation,
+            "route": own_word(route),
+            "stream": stream,
+            "model": None if model is None else own_model_name(model),
+            "created_at": self._now(),
+            "request_bytes": request_bytes,
+        }
+        job = self._active[id] = OpenJob(id, facts, self._now, self._keep)
+        self._keep(job)
+        return job
 
     def __len__(self) -> int:
         return len(self._active) + len(self._ended)
@@ -128,9 +134,15 @@ class JobLedger:
         while self._ended:
             self._let_go()
 
+    def tell(self) -> None:
+        """Emit what has changed since the last time; to be called a moment after ``stirred``."""
+        untold, self._untold = self._untold, {}
+        for job in untold.values():
+            self.changed.emit(job.record)
+
     def active(self) -> tuple[Job, ...]:
         """Jobs that have not ended, oldest first."""
-        return tuple(self._active.values())
+        return tuple(job.record for job in self._active.values())
 
     def ended(self) -> tuple[Job, ...]:
         """Jobs that ended within the last 10 min, oldest first (JB-48)."""
@@ -140,25 +152,29 @@ class JobLedger:
     def get(self, id: str) -> Job | None:
         """A job of the table by its id."""
         self._retire(self._now())
-        return self._active.get(id) or self._ended.get(id)
+        open = self._active.get(id)
+        return self._ended.get(id) if open is None else open.record
 
     def counts(self) -> Mapping[JobState, int]:
         """How many jobs are under way, by state."""
-        running = sum(job.state == "running" for job in self._active.values())
+        running = sum(job.stage == "running" for job in self._active.values())
         return {"queued": len(self._active) - running, "running": running}
 
-    def _keep(self, job: Job) -> None:
-        if job.terminal:
-            self._active.pop(job.id, None)
-            self._ended[job.id] = job
-            self.ended_total.inc((job.attempts[-1].engine if job.attempts else "none", job.state))
+    def _keep(self, job: OpenJob) -> None:
+        """``job`` is another than before."""
+        if job.stage == "ended":
+            record = self._ended[job.id] = job.record
+            del self._active[job.id]
+            self.ended_total.inc((record.attempts[-1].engine if record.attempts else "none", record.state))
             if len(self._ended) > KEPT_TERMINALS:
                 self._let_go()
-        else:
-            self._active[job.id] = job
         if log.debugging:
-            _tell(job)
-        self.changed.emit(job)
+            _tell(job.record)
+        if not self._untold:
+            self._untold[job.id] = job
+            self.stirred.emit(None)
+        else:
+            self._untold[job.id] = job
 
     def _retire(self, now: int) -> None:
         """Let go of what ended too long ago. A clock set back keeps more, up to the cap on their number."""
@@ -172,40 +188,61 @@ class JobLedger:
 
     def _let_go(self) -> None:
         _, job = self._ended.popitem(last=False)
+        if job.id in self._untold:
+            self.tell()
         self.retired.emit(job)
 
 
 @implementer(IJob)
 class OpenJob:
-    """One job while its request is being handled: what happens to it becomes its next record.
+    """One job while its request is being handled.
 
     Attributes:
-        record: The newest one.
+        stage: Where it stands.
     """
 
-    __slots__ = ("_keep", "_now", "_stage", "id", "record")
+    __slots__ = ("_attempts", "_fresh", "_keep", "_latest", "_now", "_number", "_record", "_seq", "id", "stage")
 
-    def __init__(self, record: Job, now: Callable[[], int], keep: Callable[[Job], None]) -> None:
-        self.id = record.id
-        self.record = record
-        self._stage: _Stage = "waiting"
+    def __init__(
+        self, id: str, facts: dict[str, Any], now: Callable[[], int], keep: Callable[[OpenJob], None]
+    ) -> None:
+        self.id = id
+        self.stage: _Stage = "waiting"
         self._now = now
         self._keep = keep
+        self._seq = 1
+        self._record: Job | None = None
+        self._fresh = facts  # What the record does not have yet.
+        self._number = 0
+        self._attempts: tuple[Attempt, ...] = ()
+        self._latest: dict[str, Any] = {}  # What the last of them does not have yet.
+
+    @property
+    def record(self) -> Job:
+        """What is known of it now."""
+        fresh = self._fresh
+        if fresh:
+            self._fresh = {}
+            fresh["attempts"] = self._up_to_date()
+            fresh["seq"] = self._seq
+            self._record = Job(**fresh) if self._record is None else replace(self._record, **fresh)
+        assert self._record is not None, "it had facts from its beginning"
+        return self._record
 
     def attempt_began(self, node: str, engine: str, policy: str, why: str) -> None:
         """See :class:`pair.interfaces.IJob`."""
         if not self._allows("attempt_began"):
             return
         node, engine = own_word(node), own_word(engine)
-        n = self.record.attempt_count + 1
-        attempt = Attempt(n=n, node=node, engine=engine, started_at=self._now())
-        self._stage = "trying"
+        self._number += 1
+        attempt = Attempt(n=self._number, node=node, engine=engine, started_at=self._now())
+        self._attempts = (*self._up_to_date(), attempt)[-ATTEMPTS:]
+        self.stage = "trying"
         self._change(
-            "queued",
+            state="queued",
             placed_on=node,
             engine=engine,
-            attempts=(*self.record.attempts, attempt)[-ATTEMPTS:],
-            attempt_count=n,
+            attempt_count=self._number,
             policy=own_word(policy),
             why=clean_text(why, WHY_LIMIT),
         )
@@ -215,18 +252,18 @@ class OpenJob:
         if not self._allows("attempt_ended"):
             return
         code = None if error is None else job_error(error).code
-        attempts = self._last_attempt(outcome=outcome, ended_at=self._now(), status=status, error=code)
-        self._stage = "waiting"
-        self._change("queued", placed_on=None, engine=None, attempts=attempts)
+        self._latest.update(outcome=outcome, ended_at=self._now(), status=status, error=code)
+        self.stage = "waiting"
+        self._change(state="queued", placed_on=None, engine=None)
 
     def committed(self, status: int) -> None:
         """See :class:`pair.interfaces.IJob`."""
         if not self._allows("committed"):
             return
         now = self._now()
-        attempts = self._last_attempt(first_byte_at=now, status=status)
-        self._stage = "running"
-        self._change("running", started_at=now, status=status, attempts=attempts)
+        self._latest.update(first_byte_at=now, status=status)
+        self.stage = "running"
+        self._change(state="running", started_at=now, status=status)
 
     def completed(self, status: int, response_bytes: int, usage: Usage, unterminated: bool = False) -> None:
         """See :class:`pair.interfaces.IJob`."""
@@ -254,20 +291,22 @@ class OpenJob:
 
     def close(self) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if self._stage != "ended":
+        if self.stage != "ended":
             log.error("The handling of job {job} ended, and the job had no end.", job=self.id)
             self.failed("internal")
 
     def _allows(self, event: _Event) -> bool:
-        if self._stage in _LEGAL[event]:
+        if self.stage in _LEGAL[event]:
             return True
-        log.error("Job {job} is {stage}: {event} was refused.", job=self.id, stage=self._stage, event=event)
+        log.error("Job {job} is {stage}: {event} was refused.", job=self.id, stage=self.stage, event=event)
         return False
 
-    def _last_attempt(self, **values: Any) -> tuple[Attempt, ...]:
-        """All attempts, the last one with new values."""
-        attempts = self.record.attempts
-        return (*attempts[:-1], replace(attempts[-1], **values))
+    def _up_to_date(self) -> tuple[Attempt, ...]:
+        """All attempts, with what is known of the last."""
+        if self._latest:
+            self._attempts = (*self._attempts[:-1], replace(self._attempts[-1], **self._latest))
+            self._latest = {}
+        return self._attempts
 
     def _end(
         self,
@@ -279,20 +318,20 @@ class OpenJob:
     ) -> None:
         if not self._allows(state):
             return
-        job, now = self.record, self._now()
-        if job.placed_on is not None:
-            closed: dict[str, Any] = {"outcome": outcome, "ended_at": now, "error": error and error.code}
+        now = self._now()
+        if self.stage != "waiting":
+            self._latest.update(outcome=outcome, ended_at=now, error=error and error.code)
             if outcome in ("won", "status"):  # else the status may be one of ours and not the engine's
-                closed["status"] = status
-            values["attempts"] = self._last_attempt(**closed)
+                self._latest["status"] = status
         if status is not None:
             values["status"] = status
-        self._stage = "ended"
-        self._change(state, completed_at=now, error=error, **values)
+        self.stage = "ended"
+        self._change(state=state, completed_at=now, error=error, **values)
 
-    def _change(self, state: JobState, **values: Any) -> None:
-        self.record = replace(self.record, state=state, seq=self.record.seq + 1, **values)
-        self._keep(self.record)
+    def _change(self, **values: Any) -> None:
+        self._seq += 1
+        self._fresh.update(values)
+        self._keep(self)
 
 
 def _tell(job: Job) -> None:

@@ -21,7 +21,7 @@ from pair.supervision.repeating import Repeating
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from twisted.internet.interfaces import IReactorTime
+    from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
     from pair.feeds.publisher import Feed
     from pair.feeds.reader import News
@@ -36,6 +36,9 @@ MOST = 50_000
 
 LOADED = 500
 """Jobs of the history that are held from the start on; older ones are read when somebody asks (JB-67)."""
+
+SOON = 0.02
+"""Seconds in which changes of own jobs are joined, so that most requests are told of once, when they have ended."""
 
 TICK = 1.0
 
@@ -95,6 +98,7 @@ class JobService(Service):
         """
         self.changed: Signal[JobChanged] = Signal()
         self.pending_changed: Signal[None] = Signal()
+        self._clock = clock
         self._me = me
         self._ledger = ledger
         self._history = history
@@ -107,6 +111,7 @@ class JobService(Service):
         self._under_way: dict[str, Job] = {}
         self._stored: set[tuple[str, str]] = set()
         self._moves = 0
+        self._telling: IDelayedCall | None = None
         self._ticking = Repeating(clock, TICK, self._tick, "The look at the jobs of other nodes")
         self._ends: tuple[Callable[[], None], ...] = ()
 
@@ -117,12 +122,19 @@ class JobService(Service):
         self._under_way = {job.id: job for job in self._ledger.active()}
         for job in (*self._ledger.ended(), *self._under_way.values()):
             self._feed.put(job.id, job)
-        self._ends = (self._ledger.changed.subscribe(self._own_changed), self._ledger.retired.subscribe(self._retired))
+        self._ends = (
+            self._ledger.stirred.subscribe(self._stirred),
+            self._ledger.changed.subscribe(self._own_changed),
+            self._ledger.retired.subscribe(self._retired),
+        )
         self._ticking.startService()
 
     def stopService(self) -> Deferred[None]:
         """Publish no more."""
         super().stopService()
+        if self._telling is not None:
+            self._telling.cancel()
+            self._tell_own()
         for end in self._ends:
             end()
         return self._ticking.stopService()
@@ -183,6 +195,7 @@ class JobService(Service):
         return Deferred.fromCoroutine(self._clear())
 
     async def _clear(self) -> None:
+        self._ledger.tell()
         await self._history.clear()
         self._stored.clear()
         own = [JobChanged(None, job) for job in self._ledger.ended()]
@@ -199,8 +212,16 @@ class JobService(Service):
         )
         self._stored = self._history.keys()
 
+    def _stirred(self, _: None) -> None:
+        if self._telling is None:
+            self._telling = self._clock.callLater(SOON, self._tell_own)
+
+    def _tell_own(self) -> None:
+        self._telling = None
+        self._ledger.tell()
+
     def _own_changed(self, job: Job) -> None:
-        # For each own request five times: nothing is encoded, compared as a whole, or looked for here.
+        # For each own request once at least: nothing is encoded, compared as a whole, or looked for here.
         self._feed.put(job.id, job)
         previous = self._under_way.get(job.id)
         if job.terminal:

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
     from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-    from pair.events import Signal
     from pair.interfaces import IErrorBook, ILocalEngines, IRoutingPolicy
     from pair.records.engines import NodeInventory
-    from pair.records.jobs import Job
     from pair.records.telemetry import CompactTelemetry
     from pair.routing.breaker import Sent
     from pair.routing.candidates import Candidate
@@ -51,7 +49,6 @@ class SchedulerService(Service):
         monotonic: seconds, for all that is compared.
         node: UUID of this node.
         engines: of this node.
-        jobs: emits each change of a job of this node.
         policy: puts candidates in order, until :meth:`use` says otherwise.
         rules: of ``routing.rule`` in the settings.
         labels: the labels of this node, by the kinds of its running engines (RT-23).
@@ -72,7 +69,6 @@ class SchedulerService(Service):
         monotonic: Callable[[], float],
         node: str,
         engines: ILocalEngines,
-        jobs: Signal[Job],
         policy: IRoutingPolicy,
         rules: Sequence[LabelRule],
         labels: Callable[[Iterable[str]], tuple[str, ...]],
@@ -88,7 +84,6 @@ class SchedulerService(Service):
         self._monotonic = monotonic
         self._node = node
         self._engines = engines
-        self._jobs = jobs
         self._policy = policy
         self._selected: dict[str, str] = {}
         self._rules = rules
@@ -125,12 +120,9 @@ class SchedulerService(Service):
         return self._selected.get(facade)
 
     def startService(self) -> None:
-        """Follow the engines and the jobs."""
+        """Follow the engines."""
         super().startService()
-        self._subscriptions = [
-            self._engines.changed.subscribe(self._inventory_changed),
-            self._jobs.subscribe(self._job_changed),
-        ]
+        self._subscriptions = [self._engines.changed.subscribe(self._inventory_changed)]
         self._inventory_changed(self._engines.inventory())
         self._ticking.startService()
 
@@ -224,12 +216,16 @@ class SchedulerService(Service):
         return breaker.retry_after([each.candidate for each in self.plan(request).ranked], self._monotonic())
 
     def take(self, job: str, candidate: Candidate) -> Sent:
-        """``job`` is dispatched to ``candidate`` now: it counts there (RT-42)."""
+        """``job`` is dispatched to ``candidate`` now: it counts there, and nowhere else (RT-42)."""
+        self._placed[job] = candidate.node
+        self._settle()
         self.book.take(job, candidate.node, self.book.snapshot.generation, self._monotonic())
         return self.holds.dispatched(job, candidate)
 
     def release(self, job: str) -> None:
         """``job`` is on no node any more; a second call does nothing."""
+        if self._placed.pop(job, None) is not None:
+            self._settle()
         self.book.release(job, self._monotonic())
 
     def finished(self, job: str) -> None:
@@ -256,16 +252,6 @@ class SchedulerService(Service):
         inventory = replace(inventory, labels=self._labels(each.kind for each in statuses if each.routable))
         self.catalogue.put(NodeFacts(inventory, dialects, local=True, loaded_only=self._loaded_only))
         self.holds.known(inventory)
-
-    def _job_changed(self, job: Job) -> None:
-        place = job.placed_on if job.completed_at is None else None
-        if place == self._placed.get(job.id):
-            return
-        if place is None:
-            del self._placed[job.id]
-        else:
-            self._placed[job.id] = place
-        self._settle()
 
     def _settle(self) -> None:
         if self._due is None and self.running:

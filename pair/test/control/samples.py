@@ -463,6 +463,7 @@ class Node:
         self.revision = Revision("5d0e8c11a2b34f66")
         self.jobs = JobView(self.ledger, history, NODE)
         self.job_changes: Signal[JobChanged] = Signal()
+        self.ledger.stirred.subscribe(lambda _: self.ledger.tell())
         self.ledger.changed.subscribe(lambda job: self.job_changes.emit(JobChanged(job, None)))
         self.job_commands = FakeJobCommands(self.jobs)
         self.nodes = FakeNodes()
@@ -478,7 +479,6 @@ class Node:
             self.clock.seconds,
             NODE,
             FakeEngines(NODE, *INVENTORY.engines),
-            self.ledger.changed,
             PressurePolicy(),
             (),
             lambda kinds: (),

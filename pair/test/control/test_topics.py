@@ -14,6 +14,7 @@ from pair.control.route import BASE
 from pair.control.topics import ACTIVE_MAX, ENDED_MAX, UNREAD_MAX
 from pair.records.jobs import Job, JobChanged, ShownJob, Usage
 from pair.records.telemetry import CompactTelemetry
+from pair.routing.candidates import Candidate
 from pair.test.control.samples import INVENTORY, INVITED, MAC, NODE, NOW, RACK, ROSTER, TOKEN, Node
 from pair.test.surfaces.wire import Conversation, request, unchunked
 
@@ -196,7 +197,7 @@ class TopicTests(StreamTestCase):
         self.node.clock.advance(0.1)
         ((topic, key, value),) = following.changes()
         self.assertEqual((topic, key, value["facades"][1]["selection"]), ("routing", "routing", NODE))
-        self.admit().attempt_began(NODE, "embedded", "pressure", "")
+        self.node.scheduling.take("job", Candidate(NODE, "embedded", "llamacpp"))
         self.node.clock.pump([0.1] * 12)
         ((_, _, value),) = following.changes()
         self.assertEqual(value["facades"][1]["candidates"][0]["pending"], 1)

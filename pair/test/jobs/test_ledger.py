@@ -86,6 +86,7 @@ class LedgerTestCase(SynchronousTestCase):
         self.time = NOW
         self.ledger = JobLedger(NODE, RUN, lambda: self.time)
         self.seen: list[Job] = []
+        self.ledger.stirred.subscribe(lambda _: self.ledger.tell())
         self.ledger.changed.subscribe(self.seen.append)
         lines = Lines()
         self.logged = lines.events
@@ -334,6 +335,20 @@ class TableTests(LedgerTestCase):
         self.assertEqual((len(retired), len(self.ledger)), (3, KEPT_TERMINALS + 1))
         self.ledger.clear()
         self.assertEqual((len({job.id for job in retired}), len(self.ledger)), (KEPT_TERMINALS + 3, 1))
+
+    def test_told_before_it_is_retired(self) -> None:
+        """A job that leaves the table before it was told of is told of first, as it ended."""
+        ledger = JobLedger(NODE, RUN, lambda: self.time)
+        told: list[tuple[str, str]] = []
+        ledger.changed.subscribe(lambda job: told.append((job.id, job.state)))
+        ledger.retired.subscribe(lambda job: told.append((job.id, "retired")))
+        job = ledger.admit("ollama", "ollama", "chat", "/api/chat", True, None, 1)
+        job.cancelled("client_gone")
+        self.assertEqual(told, [])
+        ledger.clear()
+        self.assertEqual(told, [(job.id, "cancelled"), (job.id, "retired")])
+        ledger.tell()
+        self.assertEqual(len(told), 2)
 
     def test_recalled(self) -> None:
         """What ended in an earlier process leaves first, and is no news."""

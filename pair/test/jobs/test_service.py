@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from pair.feeds.reader import Changed
 from pair.jobs.ledger import KEPT_MS, OpenJob
 from pair.jobs.merging import LOST_SECONDS, STALE_SECONDS, is_guess
-from pair.jobs.service import JobFinished, NoSuchJob, NotOrigin
+from pair.jobs.service import SOON, JobFinished, NoSuchJob, NotOrigin
 from pair.jobs.view import JobFilter
 from pair.records.jobs import Usage
 from pair.test.feeds.links import STEP
@@ -64,6 +64,27 @@ class SharingTests(ClusterTestCase):
             self.assertFalse(any(each.inferred or each.stale for each in process.listed()))
         states = [each.job.state for each in self.b.changes if each.job]
         self.assertEqual(states, ["queued", "completed"])
+
+    def test_joined(self) -> None:
+        """What happens to a job within 20 ms is one change, on its own node too; the first of them is not late for the
+        others (JB-51).
+        """
+        job = self.a.place(B)
+        self.a.clock.advance(SOON / 2)
+        complete(job)
+        self.assertEqual((self.a.states(), self.a.changes), ({"1": "completed"}, []))
+        self.a.clock.advance(SOON / 2)
+        (change,) = self.a.changes
+        self.assertEqual((change.job, change.previous), (job.record, None))
+        self.assertEqual(job.record.seq, 4)
+
+    def test_stopped(self) -> None:
+        """A stop tells what was not told yet: it is history (JB-68)."""
+        complete(self.a.place(B))
+        self.a.jobs.stopService()
+        self.assertEqual([each.job and each.job.state for each in self.a.changes], ["completed"])
+        self.a.clock.advance(1)
+        self.assertEqual(len(self.a.history.keys()), 1)
 
     def test_equal_ids(self) -> None:
         """Jobs of two origins with one id are two (JB-31)."""
@@ -327,11 +348,11 @@ class FieldCaseTests(ClusterTestCase):
         job = self.a.admit()
         for _ in range(12):
             job.attempt_began(B, "ollama", "pressure", "")
-            self.run_for(0.0625)
+            self.run_for(0.125)
             job.attempt_ended("connect")
-            self.run_for(0.0625)
+            self.run_for(0.125)
         job.cancelled("client_gone")
-        self.run_for(0.0625)
+        self.run_for(0.125)
         self.assertEqual([each.job.seq for each in self.b.changes if each.job], list(range(1, 27))[1:])
         self.cluster.run(KEPT_MS / 1000 + 2, 0.5)
         self.assertEqual(dict(self.b.followers[A].records), {})

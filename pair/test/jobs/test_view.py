@@ -32,6 +32,7 @@ class ViewTestCase(StoredTestCase):
     def begin_process(self, run: str) -> None:
         """Begin with an empty ledger, as a new process does."""
         self.ledger = JobLedger(NODE, run, lambda: self.time)
+        self.ledger.stirred.subscribe(lambda _: self.ledger.tell())
         self.ledger.changed.subscribe(self.history.keep)
         self.view = JobView(self.ledger, self.history, NODE)
 

@@ -120,7 +120,6 @@ class Bench:
             clock.seconds,
             NODE,
             self.engines,
-            self.jobs.changed,
             policy or PressurePolicy(),
             rules,
             lambda kinds: ("os=linux", *(f"engine={each}" for each in sorted(set(kinds)))),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 from twisted.internet.task import Clock
 
-from pair.jobs.ledger import JobLedger
 from pair.proxy.outcomes import STALLED, judge_status
 from pair.proxy.scheduling import SchedulerService
 from pair.records.engines import NodeInventory
@@ -303,9 +302,8 @@ class ServiceTests(HoldsCase):
         wall, monotonic = Clock(), Clock()
         engines = FakeEngines(NODE, SOLE)
         errors = error_book(NODE, lambda: 0)
-        jobs = JobLedger(NODE, "f" * 16, lambda: 0)
         scheduling = SchedulerService(
-            wall, monotonic.seconds, NODE, engines, jobs.changed, PressurePolicy(), (), lambda kinds: (), False, errors
+            wall, monotonic.seconds, NODE, engines, PressurePolicy(), (), lambda kinds: (), False, errors
         )
         sent = scheduling.take("j", Candidate(NODE, "a", "ollama", "m"))
         scheduling.holds.failed(sent, STALLED)
