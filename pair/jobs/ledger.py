@@ -110,6 +110,8 @@ class JobLedger:
             "request_bytes": request_bytes,
         }
         job = self._active[id] = OpenJob(id, facts, self._now, self._keep)
+        if log.debugging:
+            _tell(job.record)
         self._keep(job)
         return job
 
@@ -138,6 +140,7 @@ class JobLedger:
         """Emit what has changed since the last time; to be called a moment after ``stirred``."""
         untold, self._untold = self._untold, {}
         for job in untold.values():
+            job.untold = False
             self.changed.emit(job.record)
 
     def active(self) -> tuple[Job, ...]:
@@ -161,20 +164,18 @@ class JobLedger:
         return {"queued": len(self._active) - running, "running": running}
 
     def _keep(self, job: OpenJob) -> None:
-        """``job`` is another than before."""
+        """``job`` is another than before: it has begun, has changed since it was told of, or has ended."""
         if job.stage == "ended":
             record = self._ended[job.id] = job.record
             del self._active[job.id]
             self.ended_total.inc((record.attempts[-1].engine if record.attempts else "none", record.state))
             if len(self._ended) > KEPT_TERMINALS:
                 self._let_go()
-        if log.debugging:
-            _tell(job.record)
-        if not self._untold:
-            self._untold[job.id] = job
+        job.untold = True
+        stirred = not self._untold
+        self._untold[job.id] = job
+        if stirred:
             self.stirred.emit(None)
-        else:
-            self._untold[job.id] = job
 
     def _retire(self, now: int) -> None:
         """Let go of what ended too long ago. A clock set back keeps more, up to the cap on their number."""
@@ -199,15 +200,29 @@ class OpenJob:
 
     Attributes:
         stage: Where it stands.
+        untold: For the ledger's use: the ledger will tell of it anyhow.
     """
 
-    __slots__ = ("_attempts", "_fresh", "_keep", "_latest", "_now", "_number", "_record", "_seq", "id", "stage")
+    __slots__ = (
+        "_attempts",
+        "_fresh",
+        "_keep",
+        "_latest",
+        "_now",
+        "_number",
+        "_record",
+        "_seq",
+        "id",
+        "stage",
+        "untold",
+    )
 
     def __init__(
         self, id: str, facts: dict[str, Any], now: Callable[[], int], keep: Callable[[OpenJob], None]
     ) -> None:
         self.id = id
         self.stage: _Stage = "waiting"
+        self.untold = False
         self._now = now
         self._keep = keep
         self._seq = 1
@@ -331,7 +346,10 @@ class OpenJob:
     def _change(self, **values: Any) -> None:
         self._seq += 1
         self._fresh.update(values)
-        self._keep(self)
+        if log.debugging:
+            _tell(self.record)
+        if not self.untold or self.stage == "ended":
+            self._keep(self)
 
 
 def _tell(job: Job) -> None:

@@ -7,12 +7,13 @@ Knows nothing of connections, and nothing of what a response means.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from msgspec import Struct
 
 from pair.protocols.http1 import FieldLookup, FramingError, Named, body_framing, keeps_alive
+from pair.protocols.known import MOST_BYTES, Known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +30,8 @@ class ResponseHead(FieldLookup, Struct, frozen=True):
     ``reason`` is without control characters, which a terminal would obey.
 
     ``content_length`` and ``chunked`` are what the fields say, also where the
-    response has no body (HEAD, 204, 304).
+    response has no body (HEAD, 204, 304). ``notes`` is for who relays it, as
+    that of a request's head is.
     """
 
     status: int
@@ -39,6 +41,7 @@ class ResponseHead(FieldLookup, Struct, frozen=True):
     named: Named
     content_length: int | None
     chunked: bool
+    notes: dict[Any, Any] = {}
 
 
 class MalformedResponseError(ValueError):
@@ -131,7 +134,8 @@ class ResponseReader:
 
     Interim responses (1xx) are swallowed, however many; 101 is an error where
     nobody asked for it. After a HEAD the response ends at its head. After a 101
-    all that comes is its body, as it comes, until the connection ends.
+    all that comes is its body, as it comes, until the connection ends. From the
+    second response on it keeps a head, to know it again.
 
     Attributes:
         headless: There is no final head yet.
@@ -152,7 +156,9 @@ class ResponseReader:
         "_head_only",
         "_head_size",
         "_in_head",
+        "_known",
         "_length",
+        "_repeats",
         "_upgrade",
         "began",
         "complete",
@@ -166,6 +172,8 @@ class ResponseReader:
 
     def __init__(self, head_only: bool = False, upgrade: bool = False) -> None:
         """As for :meth:`begin`."""
+        self._known: Known[ResponseHead] | None = None
+        self._repeats = False
         self.begin(head_only, upgrade)
 
     def begin(self, head_only: bool = False, upgrade: bool = False) -> None:
@@ -292,7 +300,12 @@ class ResponseReader:
 
     def _feed_head(self, data: bytes) -> bytes:
         """Feed the head and no more, for the parser does not tell where it ends; give what stands behind it."""
+        again = None if self._known is None or self.began else self._known.again(data)
         self.began = True
+        if again is not None:
+            self._take_head(again[0])
+            return b"" if self._head_only else data[again[1] :]
+        raw = data
         while data:
             seen = self._end + data
             found = seen.find(b"\r\n\r\n")
@@ -314,10 +327,12 @@ class ResponseReader:
             data = data[size:]
             self._end = seen[-3:] if found < 0 else b""
             if sink.ends:
+                whole = self._head_size == len(raw) - len(data)
                 self._in_head = None
                 self._head_size = 0
                 self._head_came(sink, parser, switched)
-                if not self.headless:
+                if self.head is not None:
+                    self._remember(self.head, raw[: len(raw) - len(data)] if whole else b"")
                     return b"" if self._head_only else data
         return data
 
@@ -336,11 +351,20 @@ class ResponseReader:
             length, chunked = (None, False) if switched else body_framing(named, minor)
         except FramingError:
             raise MalformedResponseError from None
-        self._length = 0 if self._head_only or status in (204, 304) else length
-        self._chunked = chunked and self._length is None
-        self.complete = self._length == 0
-        self.headless = False
-        self.keep_alive = keeps_alive(named, minor)
         reason = sink.reason.translate(None, _CONTROLS)
-        self.head = head = ResponseHead(status, reason, minor, tuple(sink.fields), named, length, chunked)
+        self._take_head(ResponseHead(status, reason, minor, tuple(sink.fields), named, length, chunked))
+
+    def _take_head(self, head: ResponseHead) -> None:
+        self.head = head
+        self.headless = False
+        self._length = 0 if self._head_only or head.status in (204, 304) else head.content_length
+        self._chunked = head.chunked and self._length is None
+        self.complete = self._length == 0
+        self.keep_alive = keeps_alive(head.named, head.minor)
         self.resting = head.value(b"keep-alive")
+
+    def _remember(self, head: ResponseHead, raw: bytes) -> None:
+        """Know ``head`` again if it came in one read; not from the first on, for many connections bring only one."""
+        plain = 0 < len(raw) <= MOST_BYTES and head.status != 101
+        self._known = Known.of(head, raw) if plain and self._repeats else None
+        self._repeats = True

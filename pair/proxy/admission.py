@@ -106,6 +106,13 @@ class Admission:
 
     def _objection(self, exchange: Exchange) -> Refusal | None:
         """What is wrong with the head, whatever it asks for (PX-14 to PX-19)."""
+        notes = exchange.head.notes
+        if "objection" not in notes:
+            notes["objection"] = self._judge(exchange)
+        objection: Refusal | None = notes["objection"]
+        return objection
+
+    def _judge(self, exchange: Exchange) -> Refusal | None:
         head = exchange.head
         if not is_loopback(exchange.peer):
             return refusal("loopback_only")

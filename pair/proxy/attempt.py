@@ -166,16 +166,17 @@ class Attempt:
     def _send(
         self, pool: ClientPool, target: Target, body: bytes | None, credential: bytes | None, member: Sequence[bytes]
     ) -> None:
-        plane = self._plane
+        plane, asked = self._plane, self._request.exchange.head
         head = request_head(
-            self._request.exchange.head.method,
+            asked.method,
             self._request.target,
-            self._request.exchange.head.fields,
+            asked.fields,
             authority=target.authority,
             length=None if body is None else len(body),
             hop=1,
             credential=credential,
             member=member,
+            notes=asked.notes,
         )
         self.call = pool.send(target, head, body or b"", self, head_only=self._request.head_only)
         if self._terms.patience:

@@ -5,10 +5,12 @@ Pure. All is looked at once, at the end; while bytes pass, they are only kept.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from pair.protocols import ndjson, sse
 from pair.records.jobs import Usage
@@ -121,7 +123,7 @@ def inspect(family: str, operation: str, content_type: bytes | None, tail: Tail)
     for frame in frames:
         document = _decode(frame.data)
         finished = finished or _is_last(family, operation, frame, document)
-        error = error or frame.event in (b"error", b"response.failed") or document.get("error") is not None
+        error = error or frame.event in (b"error", b"response.failed") or document.error is not None
         told |= _facts(document)
     # Where not even one frame is whole, the last one is longer than what was kept: not seen, but not missing.
     missing = not finished and (bool(frames) or not tail.cut)
@@ -135,22 +137,42 @@ def inspect(family: str, operation: str, content_type: bytes | None, tail: Tail)
     )
 
 
+@lru_cache(maxsize=64)
 def _media_type(content_type: bytes | None) -> bytes:
     return (content_type or b"").partition(b";")[0].strip().lower()
 
 
-def _decode(frame: bytes) -> dict[str, Any]:
+class _Document(Struct):
+    """What is looked at of the JSON of a frame; all else, the answer itself above all, is not even built."""
+
+    done: Any = None
+    error: Any = None
+    timings: Any = None
+    stats: Any = None
+    result: Any = None
+    message: Any = None
+    response: Any = None
+    usage: Any = None
+    prompt_eval_count: Any = None
+    eval_count: Any = None
+    prompt_eval_duration: Any = None
+    eval_duration: Any = None
+
+
+_read_document = msgspec.json.Decoder(_Document).decode
+
+
+def _decode(frame: bytes) -> _Document:
     """The JSON object in ``frame``; an empty one for anything else."""
     try:
-        document = msgspec.json.decode(frame)
+        return _read_document(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
+        return _Document()
 
 
-def _is_last(family: str, operation: str, frame: sse.Frame, document: dict[str, Any]) -> bool:
+def _is_last(family: str, operation: str, frame: sse.Frame, document: _Document) -> bool:
     if family == "ollama":
-        return document.get("done") is True
+        return document.done is True
     if family == "anthropic":
         return frame.event == b"message_stop"
     if family == "lmstudio1":
@@ -209,8 +231,7 @@ _OWN: _Figures = (
 )
 """What Ollama tells in the document itself."""
 
-_ORDER = list(_TOLD_IN)
-_OWN_FIELDS = frozenset(field for field, _, _ in _OWN)
+_SECTIONS = tuple((field, path, figures) for field, (path, figures) in _TOLD_IN.items())
 
 _CACHED = {
     "prompt_n": ("cache_n",),
@@ -219,14 +240,14 @@ _CACHED = {
 """Counts that leave out what a cache had, and the fields beside them that count it."""
 
 
-def _facts(document: dict[str, Any]) -> dict[str, float]:
+def _facts(document: _Document) -> dict[str, float]:
     facts: dict[str, float] = {}
-    if not _OWN_FIELDS.isdisjoint(document):
-        _read(document, _OWN, facts)
-    # Most documents have none of these, and most others one.
-    for first in sorted(document.keys() & _TOLD_IN.keys(), key=_ORDER.index):
-        path, figures = _TOLD_IN[first]
-        section = document[first]
+    if document.eval_duration is not None or document.eval_count is not None or document.prompt_eval_count is not None:
+        _read(asdict(document), _OWN, facts)
+    for first, path, figures in _SECTIONS:
+        section = getattr(document, first)
+        if section is None:
+            continue
         for name in path:
             section = section.get(name) if isinstance(section, dict) else None
         if isinstance(section, dict):

@@ -8,7 +8,7 @@ are always made anew, so that a request leaves with one of each.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pair.proxy.replies import Fields
 
 Field = tuple[bytes, bytes]
+Notes = dict[Any, Any]
+"""Of a head, as its connection keeps them; see :mod:`pair.protocols.known`."""
 
 _HOP: Final = frozenset((b"connection", b"keep-alive", b"te", b"transfer-encoding", b"upgrade"))
 _REQUEST_NAMES: Final = _HOP | {
@@ -49,6 +51,7 @@ def request_head(
     credential: bytes | None = None,
     upgrade: bytes | None = None,
     member: Sequence[bytes] = (),
+    notes: Notes | None = None,
 ) -> bytes:
     """The head of the request that an engine of this node, or a member, is sent.
 
@@ -64,21 +67,18 @@ def request_head(
         upgrade: The protocol that the engine is asked to switch to (PX-75).
         member: The lines that a member is sent besides, of which none is empty (PX-53). It is told no
             credentials: they are for a local engine alone (PX-81).
+        notes: Of the head that the fields are from: which of them travel is noted there.
 
     Raises:
         ValueError: A value would end its line: nothing may leave.
     """
-    dropped = _CREDENTIALS if member or credential is not None else _NONE
-    travelling: list[Field] = []
-    for field in fields:
-        if _travels(field[0]):
-            travelling.append(field)
-        elif _is_connection(field[0]):
-            dropped |= _options(field[1])
-    if dropped:
-        travelling = _without(travelling, dropped)
-    lines = [b"%b %b HTTP/1.1" % (method, target), b"Host: " + authority]
-    lines += [b"%b: %b" % field for field in travelling]
+    replaced = _CREDENTIALS if member or credential is not None else _NONE
+    travelling = None if notes is None else notes.get(replaced)
+    if travelling is None:
+        travelling = [b"%b: %b" % field for field in _travelling(fields, replaced)]
+        if notes is not None:
+            notes[replaced] = travelling
+    lines = [b"%b %b HTTP/1.1" % (method, target), b"Host: " + authority, *travelling]
     if length == "chunked":
         lines.append(b"Transfer-Encoding: chunked")
     elif length is not None:
@@ -94,6 +94,18 @@ def request_head(
     if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
         raise ValueError("a field of the request holds a line end")
     return head
+
+
+def _travelling(fields: Iterable[Field], replaced: frozenset[bytes]) -> list[Field]:
+    """The ``fields`` that go on to the engine; of what we say in their place, none."""
+    travelling = []
+    dropped = replaced
+    for field in fields:
+        if _travels(field[0]):
+            travelling.append(field)
+        elif _is_connection(field[0]):
+            dropped |= _options(field[1])
+    return _without(travelling, dropped) if dropped else travelling
 
 
 @lru_cache(maxsize=1024)

@@ -107,13 +107,10 @@ class Relay:
     def begin(self, raw: bytes, parts: Sequence[bytes]) -> None:
         """Send the head with the first bytes of the body, and pass on what follows."""
         head = self._head
-        chunked = self._raw and head.chunked and head.status not in (204, 304)
-        fields = response_fields(
-            head.fields, chunked=chunked, status=head.status, extra=(*self._request.cors, *self._extra)
-        )
         exchange = self._exchange
         exchange.lost = self.client_gone
         self._request.status = head.status
+        fields = (*self._passed(), *self._request.cors, *self._extra)
         exchange.begin(head.status, head.reason, fields, self._framing, raw if self._raw else b"".join(parts))
         del self._head, self._extra  # The answer may take long, and is all that is still needed.
         self._tail.feed(parts)
@@ -184,6 +181,17 @@ class Relay:
             at_boundary = self._call.at_boundary
             self._call.abort()
             self._break_off(at_boundary, "stream_lost")
+
+    def _passed(self) -> Fields:
+        """The engine's fields that pass. They are noted, for the connection's next answer may have the same head."""
+        head = self._head
+        chunked = self._raw and head.chunked and head.status not in (204, 304)
+        noted = head.notes.get(chunked)
+        if noted is None or noted[0] != head.content_length:
+            passed = response_fields(head.fields, chunked=chunked, status=head.status)
+            noted = head.notes[chunked] = head.content_length, passed
+        fields: Fields = noted[1]
+        return fields
 
     def _choose_framing(self) -> Framing:
         """Follow the engine's framing where the client can read it (PX-58)."""

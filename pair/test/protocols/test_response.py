@@ -82,6 +82,37 @@ class ResponseReaderTests(SynchronousTestCase):
             self.assertEqual((raw, reader.head, reader.received), (raw_of_fresh, fresh.head, fresh.received))
             self.assertTrue(reader.complete and not reader.surplus)
 
+    def test_known_again(self) -> None:
+        """A head that comes again is read as by a new reader, whatever the length and wherever the reads are cut."""
+        wires = [HELLO + b"Content-Length: %d\r\n\r\n%b" % (len(body), body) for body in (b"hi", b"", b"0123456789")]
+        wires += [CHUNKED + BODY, b"HTTP/1.1 204 Nothing\r\nX-A: b\r\n\r\n", b"HTTP/1.1 100 \r\n\r\n" + wires[0]]
+        for order in ((0, 0, 0, 0, 1, 0, 2), (2, 2, 2, 1, 2, 0), (3, 3, 3, 4, 4, 4), (5, 5, 0, 5, 5)):
+            for cut in range(len(CHUNKED) + 9):
+                reader = ResponseReader()
+                for wire in [wires[each] for each in order]:
+                    reader.begin()
+                    read_by_it = [reader.feed(piece) for piece in (wire[:cut], wire[cut:]) if piece]
+                    fresh, raw, _ = read(wire)
+                    self.assertEqual(b"".join(piece for piece, _ in read_by_it), raw)
+                    self.assertEqual((reader.head, reader.received), (fresh.head, fresh.received))
+                    self.assertTrue(reader.complete and reader.keep_alive and not reader.surplus)
+
+    def test_behind_a_known_head(self) -> None:
+        """What may not come behind a response may not come behind a known head, nor has a HEAD's a body."""
+        told = HELLO + b"Content-Length: 2\r\n\r\nhi"
+        reader = ResponseReader()
+        for _ in range(3):
+            reader.begin()
+            reader.feed(told)
+        reader.begin(head_only=True)
+        self.assertEqual((reader.feed(told[:-2])[0], reader.complete), (b"", True))
+        reader.begin()
+        self.assertEqual((reader.feed(told[:-1])[0], reader.complete), (b"h", False))
+        self.assertEqual((reader.feed(b"i\r\n")[0], reader.complete, reader.surplus), (b"i", True, True))
+        for second in (b"HTTP/1.1 200 OK\r\n", b"junk"):
+            reader.begin()
+            self.assertRaises(MalformedResponseError, reader.feed, told + second)
+
     @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 12)), max_size=80))
     def test_side_by_side(self, turns: list[tuple[int, int]]) -> None:
         """Readers that take turns, wherever one is when the next goes on, each read their own response."""
