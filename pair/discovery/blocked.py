@@ -23,12 +23,16 @@ _GAP_SECONDS = 40.0
 
 
 def is_near(address: str, found: Iterable[Interface]) -> bool:
-    """Whether multicast of the host with this address should reach us: it is another's on a network of ours."""
+    """Whether multicast of the host with this address should reach us: it is another's on a network of ours.
+
+    What nodes of this same host send comes from an address of our own.
+    """
     try:
         ip = bare_ip(address)
     except ValueError:
         return False
-    if ip.is_loopback:
+    found = tuple(found)
+    if ip.is_loopback or any(ip == ip_address(each.ip) for interface in found for each in interface.addresses):
         return False
     return any(
         ip.version == ip_address(each.ip).version and ip in ip_network(f"{each.ip}/{each.prefix}", strict=False)

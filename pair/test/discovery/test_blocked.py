@@ -18,11 +18,13 @@ FOUND = (
 
 class NearTests(SynchronousTestCase):
     def test_near(self) -> None:
-        """A host is near if it is inside a prefix of an interface that multicast goes by."""
+        """A host is near if it is inside a prefix of an interface that multicast goes by; this one is not."""
         near = ("192.168.1.77", "::ffff:192.168.1.77", "fe80::9%eth0")
+        ours = ("192.168.1.2", "::ffff:192.168.1.2", "fe80::2%eth0", "10.8.0.2")
         far = ("192.168.2.1", "10.8.0.1", "10.9.0.1", "10.10.0.2", "2001:db8::1", "spark.local", "127.0.0.1")
         self.assertEqual([is_near(each, FOUND) for each in near], [True] * len(near))
         self.assertEqual([is_near(each, FOUND) for each in far], [False] * len(far))
+        self.assertEqual([is_near(each, iter(FOUND)) for each in ours], [False] * len(ours))
 
 
 class DeafnessTests(SynchronousTestCase):
