@@ -225,7 +225,8 @@ class Facades:
             settings.proxy.explain,
         )
         browser = BrowserPolicy(settings.proxy.allowed_hosts, settings.proxy.origins)
-        admission = Admission(plane, name, browser, listings, Banners(plane.engines), self._nonce, self._nonce)
+        run = f"{self._nonce}.{name}"  # so that no request has the id of one at the other facade, or that of a job
+        admission = Admission(plane, name, browser, listings, Banners(plane.engines), self._nonce, run)
         facade = self._made[name] = FacadeService(
             self._clock,
             name,

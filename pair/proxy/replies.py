@@ -84,6 +84,18 @@ _TYPES: Final[dict[int, tuple[str, str]]] = {
     504: ("server_error", "api_error"),
     508: ("server_error", "api_error"),
 }
+_FINAL: Final = frozenset(
+    {
+        "model_unknown",
+        "model_not_loaded",
+        "route_unsupported",
+        "owners_excluded",
+        "no_local_engine",
+        "proxy_facade",
+        "loop",
+    }
+)
+"""What stays as it is until somebody does something, though its status is one after which clients try again."""
 _CALLERS_MISTAKE = ("invalid_request_error", "invalid_request_error")
 
 
@@ -214,6 +226,8 @@ def reply(why: Refusal, family: Family, request_id: str, extra: Fields = ()) -> 
         (b"X-Content-Type-Options", b"nosniff"),
         *extra,
     ]
+    if why.code in _FINAL:
+        fields.append((b"X-Should-Retry", b"false"))  # the clients of OpenAI and Anthropic heed it
     if why.retry_after is not None:
         fields.append((b"Retry-After", b"%d" % why.retry_after))
     return Reply(why.status, tuple(fields), msgspec.json.encode(_body(why, family)))

@@ -126,6 +126,15 @@ class StartTests(FacadesCase):
             client.asks("GET", "/", X_Pair_Probe="1")
             self.assertEqual(client.answer.fields["x-pair-facade"], NONCE)
 
+    def test_request_ids(self) -> None:
+        """X10: no request has the id of one at the other facade, nor that of a job."""
+        ids = set()
+        for port in (11434, 1234):
+            client = self.connect(port)
+            client.asks("POST", "/v1/chat/completions", {"model": "nobody"})
+            ids.add(client.answer.fields["x-pair-request"])
+        self.assertEqual(ids, {f"{NONCE}.ollama.1", f"{NONCE}.lmstudio.1"})
+
     def test_settings(self) -> None:
         """A port of the settings is a chosen one: no other stands in for it."""
         self.ports.hold(11440)

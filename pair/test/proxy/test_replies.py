@@ -174,6 +174,12 @@ class ReplyTests(SynchronousTestCase):
                 },
             )
 
+    def test_final(self) -> None:
+        """Where a further try comes to the same, clients that would make one by the status are told to make none."""
+        for code, final in (("model_unknown", True), ("route_unsupported", True), ("loop", True), ("busy", False)):
+            fields = dict(reply(any_of(code), "openai", "r").fields)
+            self.assertEqual(fields.get(b"X-Should-Retry"), b"false" if final else None, code)
+
     def test_model_not_found(self) -> None:
         """Owner routes say it as the engines do; the field has our own code (PX-27)."""
         why = model_not_found("x")
