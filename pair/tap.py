@@ -53,6 +53,15 @@ class Options(usage.Options):
         """An address to listen at; may be repeated. Short for --set node.bind=[...]."""
         self["bind"].append(address)
 
+    def parseArgs(self, *words: str) -> None:
+        """Take options alone.
+
+        Raises:
+            usage.UsageError: There is something else.
+        """
+        if words:
+            raise usage.UsageError(f"{' '.join(words)}: only options are taken; a setting is given as --set KEY=VALUE")
+
     def postOptions(self) -> None:
         """Set what twistd must do differently for us (OP-2)."""
         if self.parent is None:

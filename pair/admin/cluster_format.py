@@ -171,7 +171,11 @@ def audit(found: Iterable[Row], now: int, called: Names) -> RenderableType:
             word(each["event"]).replace("_", " "),
             called.of(each.get("actor")),
             called.of(each.get("subject")),
-            note(", ".join(f"{name} {value}" for name, value in each.get("detail", {}).items() if value is not None)),
+            note(
+                ", ".join(
+                    _detail(name, value, now) for name, value in each.get("detail", {}).items() if value is not None
+                )
+            ),
         )
         for each in found
     ]
@@ -207,3 +211,7 @@ def _told(found: Row, names: Mapping[str, str]) -> str:
     told, untold = found.get("told", ()), found.get("untold", ())
     said = f" Told: {_listed(told, names)}." if told else ""
     return said + (f" Not reached, and told at the next contact: {_listed(untold, names)}." if untold else "")
+
+
+def _detail(name: str, value: object, now: int) -> str:
+    return f"signed {ago(value, now)}" if name == "issuedAt" and isinstance(value, int) else f"{name} {value}"

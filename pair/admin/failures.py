@@ -8,6 +8,12 @@ import msgspec
 
 from pair.privacy import clean_text
 
+_HERE = {
+    "unauthorized": "The control token is not that of this service. Name its state directory by --state-dir, "
+    "or the file that has the token by --token-file.",
+}
+"""What the service says to programs, as a person at the command line is told it; by code."""
+
 
 class CommandError(Exception):
     """A command that cannot be done. ``code`` is for programs, ``body`` the JSON that tells of it."""
@@ -29,6 +35,7 @@ class Failed(CommandError):  # noqa: N818 - with its base it is
         try:
             error: Any = msgspec.json.decode(body)["error"]
             code, message = str(error["code"]), clean_text(str(error["message"]))
+            message = _HERE.get(code, message)
             details = [f"{name} {value}" for name, value in dict(error.get("details") or {}).items()]
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
             return cls("bad_answer", f"What answers there is not PAIR: it says {status} and no more.")

@@ -201,7 +201,7 @@ def _chosen(session: Session, id: str | None, sender: str | None = None, wait: f
         session: The run.
         id: Its id, or how that begins.
         sender: Who made it.
-        wait: Seconds to wait until it is there.
+        wait: Seconds to wait until it is there; none are where this node takes no invitations.
 
     Raises:
         SeveralWait: There are several.
@@ -222,18 +222,23 @@ def _chosen(session: Session, id: str | None, sender: str | None = None, wait: f
                 )
             if waiting:
                 return waiting[0]
-        if session.now() >= until:
-            raise Failed("no_such_invitation", _why_none(session))
+        closed = _why_closed(session)
+        if closed is not None or session.now() >= until:
+            raise Failed("no_such_invitation", closed or _none_waits(session))
         session.sleep(_POLL)
 
 
-def _why_none(session: Session) -> str:
-    """Why there is no invitation to accept, and what to do about it."""
+def _why_closed(session: Session) -> str | None:
+    """Why no invitation to this node will come, and what to do about it; None where one may."""
     if decoded(session.api.get("/cluster/identity"))["restart"]:
         return "This node has a new identity, and takes no invitations before PAIR is started anew."
     if decoded(session.api.get("/cluster"))["cluster"] is not None:
         leave = session.command("cluster leave")
         return f"This node is in a cluster, and takes no invitations. To leave that: {leave}"
+    return None
+
+
+def _none_waits(session: Session) -> str:
     return f"There is no such invitation here. To wait for one: {session.command('accept --wait')}"
 
 

@@ -128,7 +128,8 @@ def _tokens(job: Row, usage: Row) -> str:
     told = word(usage.get("promptTokens")), word(usage.get("outputTokens"))
     if together("", *told) == NOTHING:
         return NOTHING
-    return f"{told[0]} in, {told[1]} out, {_rate(job)} a second"
+    rate = _rate(job)
+    return f"{told[0]} in, {told[1]} out" + ("" if rate == NOTHING else f", {rate} a second")
 
 
 def _between(record: Row, first: str, last: str, now: int | None = None) -> int | None:
@@ -143,6 +144,8 @@ def _usage(job: Row) -> Row:
 
 
 def _rate(job: Row) -> str:
-    """Tokens a second, from the first to the last."""
+    """Tokens a second, from the first to the last; only a stream shows when they were made."""
+    if not job.get("stream"):
+        return NOTHING
     tokens, took = _usage(job).get("outputTokens"), _between(job, "startedAt", "completedAt")
     return f"{tokens * 1000 / took:.1f}" if tokens and took else NOTHING

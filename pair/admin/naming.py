@@ -91,7 +91,7 @@ def entry_of(text: str, nodes: Sequence[Row]) -> Row:
     for each in nodes:
         if each["key"] == key:
             return each
-    raise Failed("no_such_node", "No node here has that name, or a UUID that begins so.")
+    raise _no_such_node()
 
 
 def place_of(given: Row) -> str:
@@ -118,5 +118,12 @@ def node_of(text: str, nodes: Iterable[Row], others: Iterable[Row] = ()) -> str:
     """
     node = uuid_of(text) or find(text, nodes) or find(text, others)
     if node is None:
-        raise Failed("no_such_node", "No node here has that name, or a UUID that begins so.")
+        raise _no_such_node()
     return node
+
+
+def _no_such_node() -> Failed:
+    return Failed(
+        "no_such_node",
+        "No node here has that name, or a UUID that begins so. Which there are: pair-admin node list",
+    )

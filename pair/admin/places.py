@@ -43,6 +43,10 @@ def control_file(state: Path, start: str) -> ControlFile:
         return msgspec.json.decode(path.read_bytes(), type=ControlFile)
     except FileNotFoundError:
         raise Unreachable(f"PAIR is not running: there is no {path}. To start it: {start}") from None
+    except PermissionError:
+        raise Unreachable(
+            f"It cannot be told where PAIR is: this user may not read {path}. Be the user that runs PAIR."
+        ) from None
     except (OSError, msgspec.DecodeError):
         raise Unreachable(f"It cannot be told where PAIR is: {path} cannot be read.") from None
 
@@ -56,6 +60,17 @@ def token(path: Path) -> str:
     try:
         with path.open(encoding="ascii", errors="replace") as file:
             text = file.read(_ENOUGH).strip()
+    except FileNotFoundError:
+        raise Failed(
+            "no_token",
+            f"The control token cannot be read: there is no {path}. "
+            "Which service is meant: --state-dir; another file: --token-file",
+        ) from None
+    except PermissionError:
+        raise Failed(
+            "no_token",
+            f"The control token cannot be read: this user may not read {path}. Be the user that runs PAIR.",
+        ) from None
     except OSError:
         raise Failed("no_token", f"The control token cannot be read: {path}") from None
     if _TOKEN.fullmatch(text) is None:

@@ -86,7 +86,8 @@ class Session:
             url = places.control_file(self.state, start).url
             hint = f"{self.state / 'control.json'} says that PAIR is there. To start it: {start}"
         else:
-            url, hint = options.url, "Is that its address?"
+            url = options.url if "://" in options.url else f"http://{options.url}"
+            hint = "Is that its address?"
         path = Path(options.token_file) if options.token_file else self.state / "control.token"
         return Api(url, lambda: places.token(path), self.fetch, self.follow, options.timeout, hint)
 

@@ -10,7 +10,8 @@ CONDITIONS = (
         severity="warning",
         action="dismiss",
         cleared="dismiss",
-        text="This node is no longer in the cluster {cluster}: {how} by {by}, at {at}. It can be invited again.",
+        text="This node was put out of the cluster {cluster}: {how} by {by}, at {at}. "
+        "Unless it is a member again, it can be invited anew.",
     ),
     Condition(
         id="cluster:refused",

@@ -8,6 +8,6 @@ CONDITIONS = (
         severity="warning",
         action="none",
         cleared="auto",
-        text="Port {wanted} cannot be had for the console, so it is at {url} until the next start.",
+        text="Port {wanted} cannot be had for the control API, so it is at {url} until the next start.",
     ),
 )

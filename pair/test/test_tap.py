@@ -42,6 +42,11 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual(self.with_parent()["pidfile"], "")
         self.assertEqual(self.with_parent(pidfile="/run/pair.pid")["pidfile"], "/run/pair.pid")
 
+    def test_options_alone(self) -> None:
+        """A word that is no option is wrong usage, and named."""
+        refused = self.assertRaises(usage.UsageError, parsed, "start")
+        self.assertIn("start: only options are taken", str(refused))
+
     def test_logger(self) -> None:
         """The log is our own (OP-2)."""
         self.assertEqual(self.with_parent()["logger"], "pair.logs.observer")

@@ -69,7 +69,7 @@ class Embedded(LlamaCpp):
         """Servers of this host, then our own child; each says if it lacks the package or the weights."""
         folder = f"{facts.data_dir}/models"
         weights = f"{folder}/{WEIGHTS.file}"
-        missing = None if facts.is_file(weights) else _no_weights(folder, facts.home)
+        missing = None if facts.is_file(weights) else _no_weights(folder, facts.home, facts.python)
         servers = [
             Found(each.path, each.found_by, weights, missing) for each in locate.locate(locate.LLAMA_SERVER, facts)
         ]
@@ -109,11 +109,11 @@ class Embedded(LlamaCpp):
         return msgspec.structs.replace(listing, models=models)
 
 
-def _no_weights(folder: str, home: str) -> str:
-    shown = (
-        f"~/{shlex.quote(folder[len(home) + 1 :])}" if home and folder.startswith(f"{home}/") else shlex.quote(folder)
-    )
+def _no_weights(folder: str, home: str, python: str) -> str:
+    def shown(path: str) -> str:
+        return f"~/{shlex.quote(path[len(home) + 1 :])}" if home and path.startswith(f"{home}/") else shlex.quote(path)
+
     return (
         f"The weights of {WEIGHTS.title} ({WEIGHTS.bytes // 1_000_000} MB, {WEIGHTS.licence}) are missing; "
-        f"this fetches them: python -m pair.engines.weights --into {shown}"
+        f"this fetches them: {shown(python)} -m pair.engines.weights --into {shown(folder)}"
     )

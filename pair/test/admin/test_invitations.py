@@ -13,7 +13,7 @@ from pair.cluster.refusing import Refusal
 from pair.control.views import Listener
 from pair.records.cluster import InvitationPeer
 from pair.test.admin.desk import Desk, Terminal
-from pair.test.control.samples import ALONE, ASKED, CODE, ENTRIES, HOME, INVITED, MAC, NODE, NOW, OLD, RACK
+from pair.test.control.samples import ALONE, ASKED, CODE, ENTRIES, HOME, INVITED, MAC, NODE, NOW, OLD, RACK, ROSTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,6 +283,15 @@ class AcceptTests(InvitationTestCase):
             self.assertEqual(self.desk.run("accept", *words, "--json"), 1)
             self.assertEqual(self.desk.now - began, seconds * 1000)
             self.assertEqual(self.desk.json["error"]["code"], "no_such_invitation")
+
+    def test_none_can_come(self) -> None:
+        """A node that takes no invitations does not wait for one, and says why."""
+        self.invitations.found = []
+        self.desk.node.cluster.present = ROSTER
+        began = self.desk.now
+        self.assertEqual(self.desk.run("accept", "--wait"), 1)
+        self.assertEqual(self.desk.now, began)
+        self.assertIn("in a cluster, and takes no invitations", self.desk.err.getvalue())
 
     def test_slow(self) -> None:
         """One that is under way after 30 s is followed to its end."""

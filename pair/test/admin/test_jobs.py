@@ -82,6 +82,18 @@ class JobTests(DeskTestCase):
         for shown in (job.id, "completed", "smollm2", NODE, "rank=1/1", "5 in, 7 out", "won"):
             self.assertIn(shown, text)
 
+    def test_rate(self) -> None:
+        """How fast tokens came is told of a stream; an answer in one piece has no first token and no last."""
+        took = {"started_at": NOW, "completed_at": NOW + 2000, "state": "completed", "usage": Usage(5, 7)}
+        for stream, rate in ((True, "3.5"), (False, "–")):
+            self.desk = Desk(self)
+            self.show_theirs(replace(THEIRS, stream=stream, **took))
+            self.desk.run("job", "list")
+            self.assertEqual(self.desk.lines[1].split()[-2], rate)
+            self.desk.run("job", "show", "b2.7")
+            told = "5 in, 7 out, 3.5 a second" if stream else "5 in, 7 out"
+            self.assertIn(["tokens", told], [line.split(maxsplit=1) for line in self.desk.lines])
+
     def test_lost_origin(self) -> None:
         """Of a job whose origin is lost it is not said that it is still tried, nor for how long (JB-53)."""
         attempt = Attempt(1, RACK, "ollama", NOW - 60_000)

@@ -7,6 +7,7 @@ import os
 import stat
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -149,12 +150,38 @@ class ReachTests(DeskTestCase):
         self.assertEqual(self.desk.run("status"), 3)
         self.assertIn("cannot be read", self.desk.err.getvalue())
 
+    def test_unreadable_by_this_user(self) -> None:
+        """A file of another user is told as that, and who may read it."""
+
+        def denied(*_: object, **__: object) -> None:
+            raise PermissionError
+
+        self.patch(Path, "read_bytes", denied)
+        self.assertEqual(self.desk.run("status"), 3)
+        self.assertIn("this user may not read", self.desk.err.getvalue())
+        self.assertIn("Be the user that runs PAIR", self.desk.err.getvalue())
+
+    def test_token_of_another_user(self) -> None:
+        """So is the token of one."""
+        known = Path.open
+
+        def denied(path: Path, *arguments: Any, **named: Any) -> object:
+            if path.name == "control.token":
+                raise PermissionError
+            return known(path, *arguments, **named)
+
+        self.patch(Path, "open", denied)
+        self.assertEqual(self.desk.run("status"), 1)
+        self.assertIn(f"may not read {self.desk.state / 'control.token'}", self.desk.err.getvalue())
+
     def test_url(self) -> None:
         """Another address needs no file; the token's file can be named with it."""
         desk = Desk(self, running=False)
         elsewhere = desk.state / "other.token"
         (desk.state / "control.token").rename(elsewhere)
         arguments = ("--url", "http://localhost:9000/", "--token-file", str(elsewhere), "engine", "list")
+        self.assertEqual(desk.run(*arguments), 0, desk.err.getvalue())
+        arguments = ("--url", "localhost:9000", "--token-file", str(elsewhere), "engine", "list")
         self.assertEqual(desk.run(*arguments), 0, desk.err.getvalue())
 
     def test_state_directory(self) -> None:
@@ -177,7 +204,7 @@ class ReachTests(DeskTestCase):
         """Without a token exit 1 names its file; health needs none."""
         (self.desk.state / "control.token").unlink()
         self.assertEqual(self.desk.run("status"), 1)
-        self.assertIn(str(self.desk.state / "control.token"), self.desk.err.getvalue())
+        self.assertIn(f"there is no {self.desk.state / 'control.token'}", self.desk.err.getvalue())
         self.assertEqual(self.desk.run("health"), 0)
 
     def test_something_else_in_the_file(self) -> None:
@@ -195,6 +222,7 @@ class ReachTests(DeskTestCase):
         (self.desk.state / "control.token").write_text("pair_ct_wrong")
         self.assertEqual(self.desk.run("status"), 1)
         self.assertIn("(unauthorized, e-", self.desk.err.getvalue())
+        self.assertIn("--token-file", self.desk.err.getvalue())
         self.assertNotIn("wrong", self.desk.err.getvalue())
 
     def test_something_else(self) -> None:

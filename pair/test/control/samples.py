@@ -317,7 +317,7 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.present = ROSTER
-        self.rows = [AuditRow(2, NOW - 1000, "admit", NODE, RACK, HOME.id, {"from": "self"})]
+        self.rows = [AuditRow(2, NOW - 1000, "admit", NODE, RACK, HOME.id, {"from": "self", "issuedAt": NOW - 3000})]
         self.asked: list[tuple[object, ...]] = []
         self.fault: Exception | None = None
 

@@ -185,7 +185,7 @@ class EmbeddedTests(SynchronousTestCase):
                 self.assertEqual(
                     missing,
                     "The weights of SmolLM2-135M-Instruct (98 MB, Apache-2.0) are missing; "
-                    "this fetches them: python -m pair.engines.weights --into ~/.local/share/pair/models",
+                    "this fetches them: /env/bin/python -m pair.engines.weights --into ~/.local/share/pair/models",
                 )
 
     def test_package_missing(self) -> None:
