@@ -384,7 +384,8 @@ class Parts:
             self._errors.raise_entry("storage:log_failed", file="logs/pair.jsonl")
 
     def _now(self) -> int:
-        return int(self._reactor.seconds() * 1000)
+        # Not the reactor's, which stays as it was when the time of day is put right.
+        return int(time.time() * 1000)
 
 
 class _Closed(Service):

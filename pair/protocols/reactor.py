@@ -1,19 +1,34 @@
-"""The reactor that a node runs on where the system has ``epoll``: Twisted's own, less what it does for each event.
+"""The reactor that a node runs on where the system has ``epoll``: Twisted's own, with two things that differ.
 
 Twisted wraps each event of a socket in a logging context, which costs more
 than everything that PAIR does to pass on a chunk. Nothing here reads that
-context: our log lines name the module that they come from (OP-28). Which
-sockets there are and what they do is not known here.
+context: our log lines name the module that they come from (OP-28).
+
+Twisted's timers go by the time of day, so that none of them fires for an hour
+when that is put back by one. Here they go by a clock that nobody sets.
+
+Which sockets there are and what they do is not known here.
 """
 
 from __future__ import annotations
 
+import time
+
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.main import installReactor
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""One that goes on while the machine sleeps, so that what is due by then is due when it wakes."""
+
+_BEGAN = time.time() - time.clock_gettime(_CLOCK)
+
 
 class LeanEPollReactor(EPollReactor):
-    """Twisted's reactor over ``epoll``, without a logging context for each event."""
+    """Twisted's reactor over ``epoll``, without a logging context for each event, and with a steady clock."""
+
+    def seconds(self) -> float:
+        """Seconds since the epoch, but for what the time of day was put right by since the process began."""
+        return _BEGAN + time.clock_gettime(_CLOCK)
 
     def doPoll(self, timeout: float | None) -> None:
         """Wait for events, ``timeout`` seconds at most, or until there is one; then let the sockets deal with them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import skipUnless
@@ -109,6 +110,18 @@ class LeanEPollReactorTests(SynchronousTestCase):
         readers += [self.reader(close_all), self.reader(close_all)]
         self.reactor.doPoll(0)
         self.assertEqual(calls, [1])
+
+    def test_clock(self) -> None:
+        """Timers go by a clock that nobody sets, which began as the time of day (AR-8)."""
+        began = time.clock_gettime(time.CLOCK_BOOTTIME)
+        told = self.reactor.seconds()
+        self.assertLess(abs(told - time.time()), 60)
+        self.patch(time, "time", lambda: 0.0)
+        fired: list[float] = []
+        self.reactor.callLater(0, lambda: fired.append(self.reactor.seconds()))
+        self.reactor.runUntilCurrent()
+        (at,) = fired
+        self.assertTrue(0 <= at - told <= time.clock_gettime(time.CLOCK_BOOTTIME) - began)
 
     def test_twistd(self) -> None:
         """``twistd pair`` runs on it, unless another reactor is named."""
