@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 log = Logger()
+
+DESCRIPTORS = 65536
+"""Files and sockets that a node may have open, where the system lets it."""
 
 
 class ExitCode(IntEnum):
@@ -66,6 +70,9 @@ class Surroundings(Protocol):
     def say(self, line: str) -> None:
         """Write ``line`` on standard error."""
 
+    def widen(self) -> None:
+        """Let the process have as many files and sockets open as the system allows, up to ``DESCRIPTORS``."""
+
     def settle(self) -> None:
         """The start is over: what there is now stays, and need not be looked at as garbage again."""
 
@@ -88,6 +95,17 @@ class OperatingSystem:
     def say(self, line: str) -> None:
         """See :class:`Surroundings`."""
         say(line)
+
+    def widen(self) -> None:
+        """See :class:`Surroundings`. Shells and desktops give a process 1,024; only systemd asks us for more."""
+        if sys.platform != "win32":
+            import resource
+
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+            if soft != resource.RLIM_INFINITY and soft < most:
+                with suppress(OSError, ValueError):  # the system may have a limit that it does not tell
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
     def settle(self) -> None:
         """See :class:`Surroundings`. A full collection would hold up all streams for a tenth of a second otherwise."""
@@ -157,6 +175,7 @@ class NodeProcess(Service):
             self._reactor.stop()
 
     def _run(self) -> None:
+        self._surroundings.widen()
         handle = self._surroundings.handle
         handle(signal.SIGTERM, self._asked_to_stop)
         handle(signal.SIGINT, self._asked_to_stop)

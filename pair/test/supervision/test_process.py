@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from pair.supervision.ordered import StartFailed, StopFailed
-from pair.supervision.process import ExitCode, INode, NodeProcess
+from pair.supervision.process import DESCRIPTORS, ExitCode, INode, NodeProcess, OperatingSystem
 from pair.test.supervision.doubles import Part, PartError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Surroundings:
         self.exits: list[int] = []
         self.said: list[str] = []
         self.settled = 0
+        self.widened = False
 
     def handle(self, signum: int, handler: Callable[[], None]) -> None:
         self.handlers[signum] = handler
@@ -43,6 +45,9 @@ class Surroundings:
 
     def say(self, line: str) -> None:
         self.said.append(line)
+
+    def widen(self) -> None:
+        self.widened = True
 
     def settle(self) -> None:
         self.settled += 1
@@ -117,6 +122,17 @@ class NodeProcessTests(SynchronousTestCase):
         self.assertEqual((self.diary, self.surroundings.handlers), ([], {}))
         self.reactor.run_now()
         self.assertEqual(self.diary, ["start node"])
+        self.assertTrue(self.surroundings.widened)
+
+    def test_descriptors(self) -> None:
+        """The soft limit of open files is raised to the hard one, and no other limit is touched (OP-12)."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+        most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+        for _ in range(2):
+            OperatingSystem().widen()
+            self.assertEqual(resource.getrlimit(resource.RLIMIT_NOFILE), (most, hard))
 
     def test_settles(self) -> None:
         """What a start has made is left to itself when the start is over, and only then."""
