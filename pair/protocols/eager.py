@@ -9,6 +9,7 @@ what it does not take is queued. Knows nothing of HTTP.
 from __future__ import annotations
 
 import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet import tcp
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         IProtocolFactory,
         IReactorTCP,
     )
-    from twisted.internet.protocol import ServerFactory
+    from twisted.internet.protocol import Protocol, ServerFactory
     from twisted.python.failure import Failure
 
 _BACKLOG = 511
@@ -86,8 +87,29 @@ class EagerWrites(tcp.Connection):
         self.write(b"".join(iovec))
 
 
+_NAME = "eager"
+"""Of every connection to Twisted's log, which would name each by itself. Nothing here reads it."""
+
+
 class EagerServer(EagerWrites, tcp.Server):
     """An accepted connection that writes at once."""
+
+    def __init__(
+        self, sock: socket.socket, protocol: Protocol, client: Any, server: Any, sessionno: int, reactor: Any
+    ) -> None:
+        # Many come from the same few addresses, and stay for long.
+        super().__init__(sock, protocol, (sys.intern(client[0]), *client[1:]), server, sessionno, reactor)
+        self.logstr = self.repstr = _NAME
+
+
+class _Connected:
+    """The connector of all connections that are there, in place of what was needed to make each of them."""
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Its protocol has been told."""
+
+
+_CONNECTED = _Connected()
 
 
 class EagerClient(EagerWrites, tcp.Client):
@@ -95,7 +117,9 @@ class EagerClient(EagerWrites, tcp.Client):
 
     def _connectDone(self) -> None:
         super()._connectDone()
-        self.connector.factory.connected.callback(self.protocol)
+        connector, self.connector = self.connector, _CONNECTED
+        self.logstr = _NAME
+        connector.factory.done(self.protocol)
 
 
 def keep_alive(skt: socket.socket) -> None:
@@ -110,7 +134,7 @@ def keep_alive(skt: socket.socket) -> None:
 class EagerPort(tcp.Port):
     """A listening port whose connections are eager, undelayed and kept alive (PX-67)."""
 
-    transport = EagerServer
+    transport: Any = EagerServer
 
     def createInternetSocket(self) -> socket.socket:
         """The socket to listen on. Accepted ones inherit its TCP options, which saves four calls a connection."""
@@ -170,11 +194,11 @@ class _Dial(ClientFactory):
     """One connection in the making: to Twisted it is a factory."""
 
     noisy = False
-    _connector: IConnector
 
     def __init__(self, behind: IProtocolFactory) -> None:
         self.connected: Deferred[IProtocol] = Deferred(self._give_up)
         self._behind = behind
+        self._connector: IConnector | None = None
 
     def startedConnecting(self, connector: IConnector) -> None:
         self._connector = connector
@@ -182,13 +206,26 @@ class _Dial(ClientFactory):
     def buildProtocol(self, addr: Any) -> Any:
         return self._behind.buildProtocol(addr)
 
+    def done(self, protocol: IProtocol) -> None:
+        """There is a connection."""
+        self._over().callback(protocol)
+
     def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
-        if not self.connected.called:
-            self.connected.errback(reason)
+        if self._connector is not None:
+            self._over().errback(reason)
 
     def _give_up(self, connected: Deferred[IProtocol]) -> None:
-        connected.errback(ConnectingCancelledError(self._connector.getDestination()))
-        self._connector.stopConnecting()
+        connector = self._connector
+        assert connector is not None, "what is over is not cancelled"
+        self._over().errback(ConnectingCancelledError(connector.getDestination()))
+        connector.stopConnecting()
+
+    def _over(self) -> Deferred[IProtocol]:
+        """Let go of what refers to this: a cycle for each connection would be work for the collector."""
+        connected = self.connected
+        del self.connected
+        self._connector = None
+        return connected
 
 
 class _EagerConnector(tcp.Connector):

@@ -156,6 +156,13 @@ class ClientConnection(Protocol):
         self.transport.abortConnection()
 
 
+class Dialler(typing.Protocol):
+    """Makes connections."""
+
+    def dial(self, target: Target) -> Deferred[ClientConnection]:
+        """A new connection, ready to carry a call. To cancel it is to give the connection up."""
+
+
 @implementer(IPushProducer)
 class Call:
     """One request and its response, as the caller sees them.
@@ -169,7 +176,7 @@ class Call:
         "_clock",
         "_complete",
         "_connection",
-        "_dial",
+        "_dialler",
         "_dialling",
         "_head",
         "_over",
@@ -197,7 +204,7 @@ class Call:
         upgrade: bool,
         clock: IReactorTime,
         upload_seconds: float,
-        dial: Callable[[Target], Deferred[ClientConnection]],
+        dialler: Dialler,
     ) -> None:
         """Not started; see :meth:`start`."""
         self.target = target
@@ -216,7 +223,7 @@ class Call:
         self._body = body
         self._clock = clock
         self._upload_seconds = upload_seconds
-        self._dial = dial
+        self._dialler = dialler
         self._over = False
         self._received = 0
         self._complete = False
@@ -275,6 +282,7 @@ class Call:
             return
         connection = self._connection
         self._finish()
+        del self.receiver  # As in ``ended``.
         if connection is not None:
             connection.abort()
         elif self._dialling is not None:
@@ -300,7 +308,7 @@ class Call:
 
     def forget_request(self) -> None:
         """The response has begun: a request that was sent whole is never sent again, and takes no more memory."""
-        self.stirred = None
+        self.stirred = self._dialling = None
         if self.sent:
             self._head, self._body, self._upload = b"", b"", None
 
@@ -321,11 +329,10 @@ class Call:
                 self._upload.stop()
             self._connect()
             return
-        self._finish()
-        self.receiver.response_lost(UpstreamFailure(kind, at_boundary))
+        self._fail(kind, at_boundary)
 
     def _connect(self) -> None:
-        self._dialling = self._dial(self.target).addCallbacks(self._send, self._connect_failed)
+        self._dialling = self._dialler.dial(self.target).addCallbacks(self._send, self._connect_failed)
 
     def _connect_failed(self, reason: Failure) -> None:
         """Tell of it in a later turn, for this may be within ``send``."""
@@ -370,8 +377,12 @@ class Call:
 
     def _give_up(self, kind: FailureKind) -> None:
         if not self._over:
-            self._finish()
-            self.receiver.response_lost(UpstreamFailure(kind))
+            self._fail(kind)
+
+    def _fail(self, kind: FailureKind, at_boundary: bool = False) -> None:
+        self._finish()
+        self.receiver.response_lost(UpstreamFailure(kind, at_boundary))
+        del self.receiver  # As in ``ended``.
 
     def _finish(self) -> None:
         self._over = True

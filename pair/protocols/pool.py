@@ -95,7 +95,7 @@ class ClientPool:
             upgrade,
             self._clock,
             self._upload_seconds,
-            self._dial,
+            self,
         )
         call.start(None if fresh else self._take(target))
         return call
@@ -103,7 +103,7 @@ class ClientPool:
     def warm(self, target: Target) -> None:
         """Have a connection ready for ``target``, where none rests; one that cannot be had is no matter (PX-52)."""
         if self._closed is None and not self._idle.get(target):
-            self._dial(target).addCallbacks(lambda ready: self._rest(ready, target.idle_seconds), lambda _: None)
+            self.dial(target).addCallbacks(lambda ready: self._rest(ready, target.idle_seconds), lambda _: None)
 
     def drop(self, key: str) -> None:
         """Close idle connections to the targets called ``key``; those in use serve their call and no other."""
@@ -133,8 +133,8 @@ class ClientPool:
             self._check_closed()
         return self._closed
 
-    def _dial(self, target: Target) -> Deferred[ClientConnection]:
-        """A new connection, ready to carry a call. To cancel it is to give the connection up."""
+    def dial(self, target: Target) -> Deferred[ClientConnection]:
+        """See :class:`pair.protocols.http_client.Dialler`."""
         if self._closed is not None:
             return fail(ConnectionClosed())
         dialling = self._endpoint(target).connect(_Connections(self, target)).addCallback(_ready)

@@ -164,8 +164,7 @@ class Dispatch:
 
     def attempt_won(self, attempt: Attempt, head: ResponseHead, raw: bytes, parts: Sequence[bytes]) -> None:
         """See :class:`pair.proxy.attempt.AttemptOwner`."""
-        if self._body is not None:
-            self._body.free()
+        self._free_body()
         candidate = attempt.candidate
         if head.status < 400:
             self._plane.scheduling.catalogue.note_route_answers(candidate.node, candidate.engine, self._wanted.route)
@@ -350,6 +349,10 @@ class Dispatch:
         del self._plane.underway[self]
         self._plane.scheduling.finished(self._job.id)
         self._job.close()
-        if self._body is not None:
-            self._body.free()
+        self._free_body()
         self._ended(self._request)
+
+    def _free_body(self) -> None:
+        body, self._body = self._body, None
+        if body is not None:
+            body.free()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from twisted.internet.tcp import Connector
 from twisted.trial.unittest import TestCase
 
 from pair.protocols.calls import Target, UpstreamFailure
-from pair.protocols.eager import EagerClient, eager_endpoint
+from pair.protocols.eager import EagerClient, _Dial, _EagerConnector, eager_endpoint
 from pair.protocols.pool import ClientPool
 
 if TYPE_CHECKING:
@@ -114,6 +115,16 @@ class ClientTests(TestCase):
         connecting = eager_endpoint(reactor, "127.0.0.1", port).connect(Factory())
         connecting.cancel()
         await self.assertFailure(connecting, ConnectingCancelledError)
+
+    async def test_nothing_left(self) -> None:
+        """Of what made a connection nothing stays with it, and nothing waits for the collector."""
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        self.assertEqual(await self.send(self.listen(EngineFactory(OK))), b"ok")
+        self.assertEqual(len(self.pool._open), 1)
+        left = {type(each) for each in gc.get_objects()}
+        self.assertEqual(left & {_Dial, _EagerConnector}, set())
 
     async def test_reused(self) -> None:
         """Two requests share one eager connection, undelayed and kept alive (AR-8, PX-52, PX-67)."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+from typing import TYPE_CHECKING
 
 from pair.test.proxy.bench import CHAT, DONE, NODE, Bench, BenchCase
 from pair.test.proxy.network import LAST_CHUNK, chunk, head, response, stream
 from pair.test.routing.facts import engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MISSING = b'{"error":"model \'m\' not found"}'
 
@@ -94,6 +98,22 @@ class EndedTests(BenchCase):
                 bench.a.answers(response(200, DONE))
                 found.append(gc.collect())
             self.assertEqual(found[1], 0, path)
+
+    def test_nothing_of_what_was_broken_off(self) -> None:
+        """Nor does one wait when either end leaves in the middle of an answer."""
+        leave: Callable[[Bench], None]
+        for leave in (lambda bench: bench.client.leaves(), lambda bench: bench.a.breaks()):
+            bench = self.bench(engine("ollama", "m", name="a"))
+            bench.client.asks("POST", "/api/chat", CHAT)
+            bench.advance()
+            bench.a.answers(stream() + chunk(DONE)[:5])
+            gc.collect()
+            gc.disable()
+            self.addCleanup(gc.enable)
+            leave(bench)
+            bench.advance()
+            self.assertEqual(bench.in_use(), {})
+            self.assertEqual(gc.collect(), 0)
 
 
 class FailoverTests(BenchCase):
