@@ -180,7 +180,7 @@ class Overview:
         node, plane, book = self._node, self._plane, self._plane.scheduling.book
         return {
             "pair_jobs": lambda: {(state,): number for state, number in self._ledger.counts().items()},
-            "pair_jobs_total": self._ledger.ended_total,
+            "pair_jobs_total": self._ledger.totals,
             "pair_streams_open": lambda: {
                 ("client",): len(plane.underway),
                 ("engine",): sum(each.engine is not None for each in plane.underway),

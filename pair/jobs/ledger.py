@@ -1,9 +1,8 @@
 """The life cycle of this node's own jobs (JB-31 to JB-49). Pure, but for its log lines.
 
-The data path tells a job what happened; the job makes a record of it when
-somebody wants to see one. Those who listen hear of a job now and then, of
-several changes the last, so that most requests cost them one record. It must
-not know who looks at it.
+The data path tells a job what happened, which is noted; its record is made when
+somebody wants to see one (:mod:`pair.jobs.steps`). Those who listen hear of a
+job now and then, of several changes the last. It must not know who looks at it.
 """
 
 from __future__ import annotations
@@ -11,20 +10,21 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec.structs import replace
 from zope.interface import implementer
 
 from pair.events import Signal
 from pair.interfaces import IJob, IJobLedger
-from pair.jobs.bounds import ATTEMPTS, WHY_LIMIT, own_model_name, own_word
-from pair.jobs.codes import job_error
+from pair.jobs.steps import Draft, Step, advance
 from pair.logs import Logger
 from pair.metrics import Counter
-from pair.privacy import clean_text
-from pair.records.jobs import Attempt, Job, JobError, JobState, Outcome, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from pair.records.jobs import Job, JobState, Outcome, Usage
+
+BATCH = 500
+"""Jobs that have ended are told of at once when so many wait for it."""
 
 KEPT_TERMINALS = 2000
 KEPT_MS = 10 * 60 * 1000
@@ -48,9 +48,6 @@ _LEGAL: Mapping[_Event, frozenset[_Stage]] = {
 }
 """In which stages an event changes a job; in all others it is refused (JB-40)."""
 
-_CUT: Mapping[str, Outcome] = {"engine_status": "status", "internal": "aborted"}
-"""How an open attempt ends when its job fails with a code; with any other it is ``broken``."""
-
 log = Logger()
 
 
@@ -67,20 +64,20 @@ class JobLedger:
         stirred: Emits when there is something to :meth:`tell` again.
         changed: Emits, when told to, the newest version of each job that is another than before.
         retired: Emits each job that leaves the table; it has ended (JB-48).
-        ended_total: Counts the jobs that ended, by the engine of the last attempt (``none`` without one) and state.
     """
 
     def __init__(self, origin: str, run: str, now: Callable[[], int]) -> None:
         self.stirred: Signal[None] = Signal()
         self.changed: Signal[Job] = Signal()
         self.retired: Signal[Job] = Signal()
-        self.ended_total = Counter()
+        self._totals = Counter()
         self._origin = origin
         self._run = run
         self._now = now
         self._count = 0
         self._active: dict[str, OpenJob] = {}
         self._untold: dict[str, OpenJob] = {}
+        self._over: list[OpenJob] = []
         self._ended: OrderedDict[str, Job] = OrderedDict()
 
     def admit(
@@ -96,27 +93,12 @@ class JobLedger:
         """See :class:`pair.interfaces.IJobLedger`."""
         self._count += 1
         id = f"{self._run}.{self._count}"
-        facts = {
-            "id": id,
-            "origin": self._origin,
-            "state": "queued",
-            "facade": facade,
-            "dialect": dialect,
-            "operation": operation,
-            "route": own_word(route),
-            "stream": stream,
-            "model": None if model is None else own_model_name(model),
-            "created_at": self._now(),
-            "request_bytes": request_bytes,
-        }
-        job = self._active[id] = OpenJob(id, facts, self._now, self._keep)
-        if log.debugging:
-            _tell(job.record)
-        self._keep(job)
+        job = self._active[id] = OpenJob(id, self._now, self._changed)
+        job.admitted(self._origin, facade, dialect, operation, route, stream, model, request_bytes)
         return job
 
     def __len__(self) -> int:
-        return len(self._active) + len(self._ended)
+        return len(self._active) + len(self._over) + len(self._ended)
 
     def recall(self, jobs: Iterable[Job]) -> None:
         """Jobs of this node that ended in an earlier process, the oldest first: they belong to the table too (JB-48).
@@ -133,6 +115,7 @@ class JobLedger:
 
     def clear(self) -> None:
         """Let go of all that has ended."""
+        self._enter()
         while self._ended:
             self._let_go()
 
@@ -142,6 +125,7 @@ class JobLedger:
         for job in untold.values():
             job.untold = False
             self.changed.emit(job.record)
+        self._enter()
 
     def active(self) -> tuple[Job, ...]:
         """Jobs that have not ended, oldest first."""
@@ -158,27 +142,41 @@ class JobLedger:
         open = self._active.get(id)
         return self._ended.get(id) if open is None else open.record
 
+    def totals(self) -> Mapping[tuple[str, ...], float]:
+        """How many jobs have ended, by the engine of the last attempt (``none`` without one) and state."""
+        self._enter()
+        return self._totals.values
+
     def counts(self) -> Mapping[JobState, int]:
         """How many jobs are under way, by state."""
         running = sum(job.stage == "running" for job in self._active.values())
         return {"queued": len(self._active) - running, "running": running}
 
-    def _keep(self, job: OpenJob) -> None:
-        """``job`` is another than before: it has begun, has changed since it was told of, or has ended."""
+    def _changed(self, job: OpenJob) -> None:
+        """``job`` has begun, has changed since it was told of, or has ended."""
         if job.stage == "ended":
-            record = self._ended[job.id] = job.record
             del self._active[job.id]
-            self.ended_total.inc((record.attempts[-1].engine if record.attempts else "none", record.state))
-            if len(self._ended) > KEPT_TERMINALS:
-                self._let_go()
-        job.untold = True
-        stirred = not self._untold
+            self._over.append(job)
+        first = not self._untold
         self._untold[job.id] = job
-        if stirred:
+        job.untold = True
+        if first:
             self.stirred.emit(None)
+        elif len(self._over) >= BATCH:
+            self.tell()
+
+    def _enter(self) -> None:
+        """Take those that are over into the table of what has ended."""
+        over, self._over = self._over, []
+        for job in over:
+            record = self._ended[job.id] = job.record
+            self._totals.inc((record.attempts[-1].engine if record.attempts else "none", record.state))
+        while len(self._ended) > KEPT_TERMINALS:
+            self._let_go()
 
     def _retire(self, now: int) -> None:
         """Let go of what ended too long ago. A clock set back keeps more, up to the cap on their number."""
+        self._enter()
         oldest = now - KEPT_MS
         ended = self._ended
         while ended:
@@ -203,106 +201,60 @@ class OpenJob:
         untold: For the ledger's use: the ledger will tell of it anyhow.
     """
 
-    __slots__ = (
-        "_attempts",
-        "_fresh",
-        "_keep",
-        "_latest",
-        "_now",
-        "_number",
-        "_record",
-        "_seq",
-        "id",
-        "stage",
-        "untold",
-    )
+    __slots__ = ("_changed", "_now", "_record", "_steps", "id", "stage", "untold")
 
-    def __init__(
-        self, id: str, facts: dict[str, Any], now: Callable[[], int], keep: Callable[[OpenJob], None]
-    ) -> None:
+    def __init__(self, id: str, now: Callable[[], int], changed: Callable[[OpenJob], None]) -> None:
         self.id = id
         self.stage: _Stage = "waiting"
         self.untold = False
         self._now = now
-        self._keep = keep
-        self._seq = 1
+        self._changed = changed
         self._record: Job | None = None
-        self._fresh = facts  # What the record does not have yet.
-        self._number = 0
-        self._attempts: tuple[Attempt, ...] = ()
-        self._latest: dict[str, Any] = {}  # What the last of them does not have yet.
+        self._steps: list[Step] = []
 
     @property
     def record(self) -> Job:
         """What is known of it now."""
-        fresh = self._fresh
-        if fresh:
-            self._fresh = {}
-            fresh["attempts"] = self._up_to_date()
-            fresh["seq"] = self._seq
-            self._record = Job(**fresh) if self._record is None else replace(self._record, **fresh)
-        assert self._record is not None, "it had facts from its beginning"
+        if self._steps:
+            self._record, self._steps = advance(self._record, self._steps), []
+        assert self._record is not None, "it was admitted"
         return self._record
+
+    def admitted(self, *facts: Any) -> None:
+        """The first of all; see :meth:`pair.jobs.steps.Draft.admitted`."""
+        self._note(Draft.admitted, self.id, *facts)
 
     def attempt_began(self, node: str, engine: str, policy: str, why: str) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if not self._allows("attempt_began"):
-            return
-        node, engine = own_word(node), own_word(engine)
-        self._number += 1
-        attempt = Attempt(n=self._number, node=node, engine=engine, started_at=self._now())
-        self._attempts = (*self._up_to_date(), attempt)[-ATTEMPTS:]
-        self.stage = "trying"
-        self._change(
-            state="queued",
-            placed_on=node,
-            engine=engine,
-            attempt_count=self._number,
-            policy=own_word(policy),
-            why=clean_text(why, WHY_LIMIT),
-        )
+        if self._goes_on("attempt_began", "trying"):
+            self._note(Draft.attempt_began, node, engine, policy, why)
 
     def attempt_ended(self, outcome: Outcome, status: int | None = None, error: str | None = None) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if not self._allows("attempt_ended"):
-            return
-        code = None if error is None else job_error(error).code
-        self._latest.update(outcome=outcome, ended_at=self._now(), status=status, error=code)
-        self.stage = "waiting"
-        self._change(state="queued", placed_on=None, engine=None)
+        if self._goes_on("attempt_ended", "waiting"):
+            self._note(Draft.attempt_ended, outcome, status, error)
 
     def committed(self, status: int) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if not self._allows("committed"):
-            return
-        now = self._now()
-        self._latest.update(first_byte_at=now, status=status)
-        self.stage = "running"
-        self._change(state="running", started_at=now, status=status)
+        if self._goes_on("committed", "running"):
+            self._note(Draft.committed, status)
 
     def completed(self, status: int, response_bytes: int, usage: Usage, unterminated: bool = False) -> None:
         """See :class:`pair.interfaces.IJob`."""
         if not 200 <= status < 300:
             self.failed("engine_status", status, response_bytes)
-            return
-        self._end(
-            "completed",
-            "won",
-            status,
-            None,
-            response_bytes=response_bytes,
-            usage=usage,
-            unterminated=unterminated,
-        )
+        elif self._goes_on("completed", "ended"):
+            self._note(Draft.completed, status, response_bytes, usage, unterminated)
 
     def failed(self, code: str, status: int | None = None, response_bytes: int = 0) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        error = job_error(code)
-        self._end("failed", _CUT.get(error.code, "broken"), status, error, response_bytes=response_bytes)
+        if self._goes_on("failed", "ended"):
+            self._note(Draft.failed, code, status, response_bytes)
 
     def cancelled(self, code: str, response_bytes: int = 0) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        self._end("cancelled", "cancelled", None, job_error(code), response_bytes=response_bytes)
+        if self._goes_on("cancelled", "ended"):
+            self._note(Draft.cancelled, code, response_bytes)
 
     def close(self) -> None:
         """See :class:`pair.interfaces.IJob`."""
@@ -310,46 +262,20 @@ class OpenJob:
             log.error("The handling of job {job} ended, and the job had no end.", job=self.id)
             self.failed("internal")
 
-    def _allows(self, event: _Event) -> bool:
+    def _goes_on(self, event: _Event, to: _Stage) -> bool:
+        """Whether ``event`` is one that takes the job to another stage; it is refused else."""
         if self.stage in _LEGAL[event]:
+            self.stage = to
             return True
         log.error("Job {job} is {stage}: {event} was refused.", job=self.id, stage=self.stage, event=event)
         return False
 
-    def _up_to_date(self) -> tuple[Attempt, ...]:
-        """All attempts, with what is known of the last."""
-        if self._latest:
-            self._attempts = (*self._attempts[:-1], replace(self._attempts[-1], **self._latest))
-            self._latest = {}
-        return self._attempts
-
-    def _end(
-        self,
-        state: Literal["completed", "failed", "cancelled"],
-        outcome: Outcome,
-        status: int | None,
-        error: JobError | None,
-        **values: Any,
-    ) -> None:
-        if not self._allows(state):
-            return
-        now = self._now()
-        if self.stage != "waiting":
-            self._latest.update(outcome=outcome, ended_at=now, error=error and error.code)
-            if outcome in ("won", "status"):  # else the status may be one of ours and not the engine's
-                self._latest["status"] = status
-        if status is not None:
-            values["status"] = status
-        self.stage = "ended"
-        self._change(state=state, completed_at=now, error=error, **values)
-
-    def _change(self, **values: Any) -> None:
-        self._seq += 1
-        self._fresh.update(values)
+    def _note(self, happened: Callable[..., None], *facts: Any) -> None:
+        self._steps.append((happened, self._now(), facts))
         if log.debugging:
             _tell(self.record)
         if not self.untold or self.stage == "ended":
-            self._keep(self)
+            self._changed(self)
 
 
 def _tell(job: Job) -> None:

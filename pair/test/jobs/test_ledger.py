@@ -15,7 +15,7 @@ from zope.interface.verify import verifyObject
 from pair.interfaces import IJob, IJobLedger
 from pair.jobs import ledger as ledger_module
 from pair.jobs.codes import job_error
-from pair.jobs.ledger import KEPT_MS, KEPT_TERMINALS, JobLedger, OpenJob
+from pair.jobs.ledger import BATCH, KEPT_MS, KEPT_TERMINALS, JobLedger, OpenJob
 from pair.logs.levels import LEVELS, RANKS
 from pair.records.jobs import TERMINAL, Attempt, Job, Usage
 from pair.test.jobs.ended import ended
@@ -350,6 +350,17 @@ class TableTests(LedgerTestCase):
         ledger.tell()
         self.assertEqual(len(told), 2)
 
+    def test_many_untold(self) -> None:
+        """So many that have ended do not wait to be told of, whoever should do that."""
+        ledger = JobLedger(NODE, RUN, lambda: self.time)
+        told: list[Job] = []
+        ledger.changed.subscribe(told.append)
+        for number in range(BATCH + 1):
+            self.assertEqual(len(told), BATCH if number == BATCH else 0)
+            ledger.admit("ollama", "ollama", "chat", "/api/chat", True, None, number).cancelled("client_gone")
+        self.assertEqual([job.request_bytes for job in told], list(range(BATCH)))
+        self.assertEqual((len(ledger), sum(ledger.totals().values())), (BATCH + 1, BATCH + 1))
+
     def test_recalled(self) -> None:
         """What ended in an earlier process leaves first, and is no news."""
         changed: list[Job] = []
@@ -384,7 +395,7 @@ class TableTests(LedgerTestCase):
         EVENTS["failed"](self.admit())
         self.assertEqual(self.ledger.counts(), {"queued": 3, "running": 1})
         self.assertEqual(
-            self.ledger.ended_total.values,
+            self.ledger.totals(),
             {
                 ("ollama", "completed"): 1,
                 ("ollama", "failed"): 2,
