@@ -44,6 +44,7 @@ class Holds:
         self._monotonic = monotonic
         self._inventory = inventory
         self._errors = errors
+        self._places: dict[str, frozenset[str]] = {}
         self._failing: set[str] = set()
         self._silent: dict[tuple[str, str], int | None] = {}
 
@@ -54,16 +55,18 @@ class Holds:
     def failed(self, sent: Sent, judgement: Judgement, retry_after: float | None = None) -> None:
         """An attempt ended before its answer began; ``retry_after``: seconds, where a busy engine named them."""
         now = self._monotonic()
-        if judgement.arms == "busy":
+        # What was under way to one that is gone breaks off when that has been forgotten already.
+        arms = judgement.arms if sent.engine in self._places.get(sent.node, ()) else None
+        if arms == "busy":
             self.breaker.busy(sent, retry_after, now)
-        elif judgement.arms == "fault":
+        elif arms == "fault":
             hold = self.breaker.fault(sent, judgement.status is not None, now)
             if hold is not None:
                 self._tell(sent, hold, now)
-        elif judgement.arms == "stall":
+        elif arms == "stall":
             self.breaker.stall(sent, now)
             self._silent[sent.node, sent.engine] = _read_at(self._inventory(), sent.node, sent.engine)
-        elif judgement.arms == "quiet":
+        elif arms == "quiet":
             self.breaker.quiet(sent, now)
             self._silent[sent.node, sent.engine] = None
         else:
@@ -80,11 +83,13 @@ class Holds:
 
     def known(self, inventory: NodeInventory) -> None:
         """A node has these engines now."""
-        self.breaker.retain(inventory.node, [each.status.id for each in inventory.engines])
+        self._places[inventory.node] = frozenset(each.status.id for each in inventory.engines)
+        self.breaker.retain(inventory.node, self._places[inventory.node])
         self._mended()
 
     def forget_node(self, node: str) -> None:
         """A node takes no part any more (RT-54)."""
+        self._places.pop(node, None)
         self.breaker.retain(node, ())
         self._mended()
 

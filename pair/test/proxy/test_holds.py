@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
 
 from pair.proxy.outcomes import STALLED, judge_status
@@ -15,10 +16,11 @@ from pair.routing.policies.pressure import PressurePolicy
 from pair.test.fakes import FakeEngines, error_book
 from pair.test.proxy.bench import CHAT, DONE, NODE, START, Bench, BenchCase
 from pair.test.proxy.network import Client, response
-from pair.test.routing.facts import engine
+from pair.test.routing.facts import engine, node
 
 MISSING = b'{"error":"model \'m\' not found"}'
 SOLE = engine("ollama", "m", name="a")
+PEER = "1b0b"
 
 
 def wanted(model: str = "m") -> Request:
@@ -292,6 +294,18 @@ class ServiceTests(HoldsCase):
         bench.engines.changed.emit(NodeInventory(NODE, (engine("ollama", "m", name="b"),)))
         self.assertEqual((self.held(bench), bench.entries), ({}, []))
 
+    def test_broken_off_by_its_going(self) -> None:
+        """RT-54: what was under way to an engine or a node that went is held against none."""
+        bench = self.bench(engine("ollama", "other", name="a"), peers=(node(PEER, engine("ollama", "m", name="far")),))
+        bench.advance(0.1)
+        clients = [self.ask_again(bench) for _ in range(4)]
+        bench.scheduling.drop_peer(PEER)
+        for each in bench.members.machines[PEER].connections:
+            each.lose(ConnectionLost())
+        bench.advance(10)
+        self.assertEqual({each.answer.status for each in clients}, {502})
+        self.assertEqual((self.held(bench), bench.entries), ({}, []))
+
     def fail_once(self, bench: Bench) -> None:
         sent = bench.scheduling.take("j", Candidate(NODE, "a", "ollama", "m"))
         bench.scheduling.holds.failed(sent, judge_status(500, "fault"))
@@ -305,6 +319,7 @@ class ServiceTests(HoldsCase):
         scheduling = SchedulerService(
             wall, monotonic.seconds, NODE, engines, PressurePolicy(), (), lambda kinds: (), False, errors
         )
+        scheduling.holds.known(engines.inventory())
         sent = scheduling.take("j", Candidate(NODE, "a", "ollama", "m"))
         scheduling.holds.failed(sent, STALLED)
         wall.advance(10_000)
