@@ -93,7 +93,7 @@ class JobLedger:
         """See :class:`pair.interfaces.IJobLedger`."""
         self._count += 1
         id = f"{self._run}.{self._count}"
-        job = self._active[id] = OpenJob(id, self._now, self._changed)
+        job = self._active[id] = OpenJob(id, self)
         job.admitted(self._origin, facade, dialect, operation, route, stream, model, request_bytes)
         return job
 
@@ -201,14 +201,13 @@ class OpenJob:
         untold: For the ledger's use: the ledger will tell of it anyhow.
     """
 
-    __slots__ = ("_changed", "_now", "_record", "_steps", "id", "stage", "untold")
+    __slots__ = ("_ledger", "_record", "_steps", "id", "stage", "untold")
 
-    def __init__(self, id: str, now: Callable[[], int], changed: Callable[[OpenJob], None]) -> None:
+    def __init__(self, id: str, ledger: JobLedger) -> None:
         self.id = id
         self.stage: _Stage = "waiting"
         self.untold = False
-        self._now = now
-        self._changed = changed
+        self._ledger = ledger
         self._record: Job | None = None
         self._steps: list[Step] = []
 
@@ -271,11 +270,11 @@ class OpenJob:
         return False
 
     def _note(self, happened: Callable[..., None], *facts: Any) -> None:
-        self._steps.append((happened, self._now(), facts))
+        self._steps.append((happened, self._ledger._now(), facts))
         if log.debugging:
             _tell(self.record)
         if not self.untold or self.stage == "ended":
-            self._changed(self)
+            self._ledger._changed(self)
 
 
 def _tell(job: Job) -> None:

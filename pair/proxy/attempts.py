@@ -184,14 +184,15 @@ class Dispatch:
             candidate.engine,
             self._job,
             self._explanation(candidate.node),
-            self._relayed,
+            self,
         )
         # The answer may take long. There is no other try, and what one would need goes.
         self._won, self._attempt = candidate, None
         del self._rounds, self._wanted
         self._relay.begin(raw, parts)
 
-    def _relayed(self, good: bool | None) -> None:
+    def relayed(self, good: bool | None) -> None:
+        """See :class:`pair.proxy.relay.RelayOwner`."""
         relay, candidate = self._relay, self._won
         assert relay is not None, "it is relayed"
         assert candidate is not None, "an answer is that of an attempt"

@@ -150,7 +150,7 @@ class Direct:
             self.engine,
             UNRECORDED,
             (),
-            self._relayed,
+            self,
         )
         if after == "reread_first":
             _HeldEnd(plane, self.engine, request, call, relay).begin()
@@ -187,7 +187,8 @@ class Direct:
             self._call.abort()
         self._end()
 
-    def _relayed(self, good: bool | None) -> None:
+    def relayed(self, good: bool | None) -> None:
+        """See :class:`pair.proxy.relay.RelayOwner`."""
         if good and self._after == "reread":
             self._plane.engines.refresh(self.engine)
         self._end()

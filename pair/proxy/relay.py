@@ -7,7 +7,7 @@ own dialect and to the job.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pair.protocols.http_exchange import Framing
 from pair.proxy.endings import Ending, Tail, inspect
@@ -15,7 +15,7 @@ from pair.proxy.headers import response_fields
 from pair.proxy.replies import frame, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pair.interfaces import IJob
     from pair.protocols.calls import UpstreamFailure
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 SILENCE = 30.0
 """Seconds without a byte after which an engine that is not alive ends its stream (PX-64)."""
+
+
+class RelayOwner(Protocol):
+    """Who is told how an answer ended that was being passed on."""
+
+    def relayed(self, good: bool | None) -> None:
+        """Once: True after a good answer, False when the engine failed, None when the client or the stop ended it."""
 
 
 class Relay:
@@ -41,8 +48,7 @@ class Relay:
         engine: its id.
         job: is told how it ends.
         extra: fields of ours for the answer.
-        ended: called once, last: with True after a good answer, False when the
-            engine failed, None when the client or the stop ended it.
+        owner: is told last that it has ended.
 
     Attributes:
         ending: what the end of a good answer said; None until then.
@@ -51,7 +57,6 @@ class Relay:
     __slots__ = (
         "_call",
         "_content_type",
-        "_ended",
         "_engine",
         "_exchange",
         "_extra",
@@ -59,6 +64,7 @@ class Relay:
         "_head",
         "_job",
         "_node",
+        "_owner",
         "_plane",
         "_raw",
         "_received",
@@ -81,7 +87,7 @@ class Relay:
         engine: str,
         job: IJob,
         extra: Fields,
-        ended: Callable[[bool | None], None],
+        owner: RelayOwner,
     ) -> None:
         self._plane = plane
         self._request = request
@@ -93,7 +99,7 @@ class Relay:
         self._engine = engine
         self._job = job
         self._extra = extra
-        self._ended = ended
+        self._owner = owner
         self.ending: Ending | None = None
         self._tail = Tail()
         coded = head.value(b"content-encoding") not in (None, b"identity")
@@ -233,5 +239,5 @@ class Relay:
     def _close(self, good: bool | None) -> None:
         self._plane.sweep.leave(self)
         self._plane.meters.body_passed(self._call.received)
-        self._ended(good)
-        del self._ended  # It mostly refers to us; a cycle for each request would be work for the collector.
+        self._owner.relayed(good)
+        del self._owner  # It mostly refers to us; a cycle for each request would be work for the collector.

@@ -93,10 +93,11 @@ class Served(Direct):
             self._body.free()
         super()._answer(head, raw, parts)
 
-    def _relayed(self, good: bool | None) -> None:
+    def relayed(self, good: bool | None) -> None:
+        """See :class:`pair.proxy.relay.RelayOwner`."""
         if good is not None:
             self._note_outcome(good)
-        super()._relayed(good)
+        super().relayed(good)
 
     def _note_outcome(self, good: bool) -> None:
         """Tell our engines how an answer ended (EN-30, RT-55)."""
