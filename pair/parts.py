@@ -282,7 +282,7 @@ class Parts:
             (self._errors.changed, self._errors.removed, self._facades.changed),
         ).begin()
         self._engines.changed.subscribe(self._offer_command)
-        self._offer_command(self._engines.inventory())
+        self._offer_command(None)
 
     def _served(self) -> list[Endpoint]:
         return [each for each in self._facades.endpoints() if each.state != "off"]
@@ -358,10 +358,11 @@ class Parts:
         endpoints = self._facades.endpoints()
         self._neighbours.set_facades({each.facade: each.port for each in endpoints if each.facade in served})
 
-    def _offer_command(self, inventory: NodeInventory) -> None:
+    def _offer_command(self, _: object) -> None:
         """Once there is a model, print a command that gets an answer from it (QA-1)."""
+        nodes = self._scheduling.catalogue.nodes()
         for endpoint in reversed(self._facades.endpoints()):
-            model = default_model(inventory, endpoint.facade)
+            model = default_model(nodes, endpoint.facade, certain=True)
             if not self._offered and endpoint.url is not None and model is not None:
                 self._offered = True
                 self._say(f"\nTry it:\n  {curl_line(endpoint.url, model)}")

@@ -265,7 +265,7 @@ class ControlApi:
         return nodes.node(self._nodes, id, self._sources.node)
 
     def _endpoints(self) -> tuple[views.EndpointView, ...]:
-        return views.endpoint_views(self._sources.facades.endpoints(), self._sources.engines())
+        return views.endpoint_views(self._sources.facades.endpoints(), self._sources.scheduling.catalogue.nodes())
 
     async def _changed(self, facade: str, change: Deferred[None]) -> Reply:
         """The facade after ``change``, or why that was refused."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
 
     from pair.records.endpoints import Endpoint
+    from pair.routing.candidates import NodeFacts
 
 ListenerState = Literal["off", "pending", "bound", "moved", "bypassed", "failed"]
 
@@ -209,11 +210,11 @@ def model_rows(inventories: Iterable[NodeInventory], offline: Container[str]) ->
     )
 
 
-def endpoint_views(endpoints: Sequence[Endpoint], inventory: NodeInventory) -> tuple[EndpointView, ...]:
+def endpoint_views(endpoints: Sequence[Endpoint], nodes: Sequence[NodeFacts]) -> tuple[EndpointView, ...]:
     """The facades of this node, each with a command that gets an answer, where one can be had."""
     views = []
     for each in endpoints:
-        model = default_model(inventory, each.facade)
+        model = default_model(nodes, each.facade)
         snippets = () if each.url is None or model is None else (Snippet("curl", curl_line(each.url, model)),)
         views.append(
             EndpointView(**msgspec.structs.asdict(each), url=each.url, default_model=model, snippets=snippets)
