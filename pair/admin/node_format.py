@@ -61,7 +61,7 @@ def probed(found: Row, now: int) -> RenderableType:
         return shown
     if not (found.get("ips") or found.get("manual")):
         return Group(shown, "", Text("It was not asked: no address of it is known here.", style="red"))
-    heard = " It is heard all the same." if found["presence"] != "offline" else ""
+    heard = f" It was heard last: {ago(found.get('lastHeardAt'), now)}." if found["presence"] != "offline" else ""
     return Group(shown, "", Text(f"Nobody answered for it at {_listed(found.get('ips'))}.{heard}", style="red"))
 
 

@@ -195,7 +195,7 @@ class AddressTests(NodeTestCase):
         self.nodes.answering, self.nodes.entries = set(), ENTRIES
         self.assertEqual(self.desk.run("node", "probe", "rack"), 1)
         self.assertEqual(
-            self.desk.lines[-1], "Nobody answered for it at 192.168.1.20, fd00::20. It is heard all the same."
+            self.desk.lines[-1], "Nobody answered for it at 192.168.1.20, fd00::20. It was heard last: now."
         )
         self.nodes.entries = (*ENTRIES[:2], replace(ENTRIES[2], presence="online", ip=None, evidence="mdns"))
         self.assertEqual(self.desk.run("node", "probe", "mac"), 1)
