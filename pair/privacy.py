@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _TEXT_LIMIT = 200
 
 _KINDS = {
+    "AlreadyRunning": "another instance runs on the state directory",
     "BrokenPipeError": "the connection broke",
     "CancelledError": "it was cancelled",
     "CannotListenError": "the port could not be bound",
@@ -34,12 +35,15 @@ _KINDS = {
     "JSONDecodeError": "the text could not be decoded",
     "OSError": "the operating system refused",
     "PermissionError": "access was denied",
+    "PortDenied": "the system does not let PAIR listen there",
+    "PortTaken": "another program has the port",
     "ProcessDone": "the process ended",
     "ProcessTerminated": "the process ended badly",
     "RecursionError": "the text is nested too deeply",
     "ResponseFailed": "the answer broke off",
     "ResponseNeverReceived": "no answer came",
     "SSLError": "the TLS connection failed",
+    "StateError": "the state directory cannot be used",
     "TCPTimedOutError": "it took too long",
     "TimeoutError": "it took too long",
     "UnicodeError": "the text is not valid in its encoding",

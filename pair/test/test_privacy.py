@@ -18,6 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseFailed, ResponseNeverReceived
 
 from pair.privacy import Secret, clean_text, normalize_error, path_text
+from pair.proxy.listeners import PortDenied, PortTaken
 
 MARK = "CANARY-7f3a"
 
@@ -143,6 +144,8 @@ class NormalizeErrorTests(SynchronousTestCase):
             ("the text is nested too deeply", RecursionError()),
             ("the text could not be decoded", msgspec.ValidationError(), json.JSONDecodeError("", "", 0)),
             ("the text is not valid in its encoding", UnicodeDecodeError("utf-8", b"", 0, 1, "")),
+            ("another program has the port", PortTaken(1234, "127.0.0.1")),
+            ("the system does not let PAIR listen there", PortDenied(80, "127.0.0.1", 13)),
             ("it failed", ValueError(), KeyError("x"), Exception()),
         ):
             for each in errors:
