@@ -166,15 +166,6 @@ class Dispatch:
         """See :class:`pair.proxy.attempt.AttemptOwner`."""
         self._free_body()
         candidate = attempt.candidate
-        if head.status < 400:
-            self._plane.scheduling.catalogue.note_route_answers(candidate.node, candidate.engine, self._wanted.route)
-        if self._sent is not None:
-            self._plane.scheduling.holds.committed(self._sent)
-            self._sent = None
-        if parts:
-            self._job.committed(head.status)
-            self._plane.meters.first_byte(self._request)
-        self._plane.meters.attempt_ended(candidate.node, candidate.engine, "won", head.status)
         self._relay = Relay(
             self._plane,
             self._request,
@@ -186,10 +177,20 @@ class Dispatch:
             self._explanation(candidate.node),
             self,
         )
+        # The client first, then the books.
+        self._relay.begin(raw, parts)
+        if parts:
+            self._job.committed(head.status)
+            self._plane.meters.first_byte(self._request)
+        self._plane.meters.attempt_ended(candidate.node, candidate.engine, "won", head.status)
+        if head.status < 400:
+            self._plane.scheduling.catalogue.note_route_answers(candidate.node, candidate.engine, self._wanted.route)
+        if self._sent is not None:
+            self._plane.scheduling.holds.committed(self._sent)
+            self._sent = None
         # The answer may take long. There is no other try, and what one would need goes.
         self._won, self._attempt = candidate, None
         del self._rounds, self._wanted
-        self._relay.begin(raw, parts)
 
     def relayed(self, good: bool | None) -> None:
         """See :class:`pair.proxy.relay.RelayOwner`."""

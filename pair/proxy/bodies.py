@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -74,10 +75,10 @@ def read(route: Route, content_type: bytes | None, body: bytes) -> Routed | Refu
     raw = fields.model
     if not len(raw) and route.model_from == "body_or_name":
         raw = fields.name
-    model = _value(raw) if len(raw) else ""
+    model = _word(raw) if len(raw) else ""
     if not isinstance(model, str) or not is_name(model):
         return refusal("bad_model")
-    stream = _value(fields.stream)
+    stream = _word(fields.stream)
     return Routed(
         model or None,
         stream if isinstance(stream, bool) else route.streams,
@@ -130,6 +131,16 @@ def _intent(route: Route, fields: _Fields) -> Intent:
 
 def _is_empty(raw: Raw) -> bool:
     return len(raw) <= _SMALL and not _value(raw)
+
+
+def _word(raw: Raw) -> Any:
+    """What ``raw`` says that is no person's text: the same few words come again and again."""
+    return _value(raw) if len(raw) > _SMALL else _known_word(bytes(raw))
+
+
+@lru_cache(maxsize=1024)
+def _known_word(text: bytes) -> Any:
+    return _value(Raw(text))
 
 
 def _value(raw: Raw) -> Any:

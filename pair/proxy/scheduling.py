@@ -94,7 +94,6 @@ class SchedulerService(Service):
         self._scheduler.set_nodes([node])
         self._peers: set[str] = set()
         self._others: Callable[[], Mapping[str, int]] = dict
-        self._placed: dict[str, str] = {}
         self._due: IDelayedCall | None = None
         self._ticking = Repeating(clock, TICK, self._tick, "The scheduler")
         self._subscriptions: list[Callable[[], None]] = []
@@ -217,16 +216,14 @@ class SchedulerService(Service):
 
     def take(self, job: str, candidate: Candidate) -> Sent:
         """``job`` is dispatched to ``candidate`` now: it counts there, and nowhere else (RT-42)."""
-        self._placed[job] = candidate.node
         self._settle()
         self.book.take(job, candidate.node, self.book.snapshot.generation, self._monotonic())
         return self.holds.dispatched(job, candidate)
 
     def release(self, job: str) -> None:
         """``job`` is on no node any more; a second call does nothing."""
-        if self._placed.pop(job, None) is not None:
+        if self.book.release(job, self._monotonic()):
             self._settle()
-        self.book.release(job, self._monotonic())
 
     def finished(self, job: str) -> None:
         """``job`` has ended."""
@@ -268,9 +265,10 @@ class SchedulerService(Service):
         self._recompute()
 
     def _recompute(self) -> None:
-        counts = Counter(self._placed.values())
+        placed = self.book.placed()
+        counts = Counter(placed.values())
         counts.update(self._others())
-        self._scheduler.set_pending(counts, self._placed)
+        self._scheduler.set_pending(counts, placed)
         snapshot = self._scheduler.recompute(self._monotonic())
         if snapshot is not None:
             self.book.apply(snapshot)

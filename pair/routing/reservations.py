@@ -66,6 +66,10 @@ class ReservationBook:
         """The reservation of a job."""
         return self._held.get(job)
 
+    def placed(self) -> dict[str, str]:
+        """The node of each job that holds one."""
+        return {job: each.node for job, each in self._held.items()}
+
     def take(self, job: str, node: str, generation: int, now: float) -> Reservation:
         """Place ``job`` on ``node``, off the node where it was before."""
         reservation = Reservation(job, node, generation, now)
@@ -76,15 +80,16 @@ class ReservationBook:
         self._count(job, 1)
         return reservation
 
-    def release(self, job: str, now: float) -> None:
-        """``job`` is on no node any more. Without a reservation: nothing."""
+    def release(self, job: str, now: float) -> bool:
+        """``job`` is on no node any more; whether it was on one."""
         if job not in self._held:
-            return
+            return False
         self._count(job, -1)
         del self._held[job]
         self._released[job] = now
         if job in self._snapshot.counted:
             self._count(job, 1)
+        return True
 
     def apply(self, snapshot: Snapshot) -> None:
         """Plan by ``snapshot`` from now on; one that is not newer than the last is ignored whole (RT-46)."""
