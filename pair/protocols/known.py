@@ -25,36 +25,37 @@ H = TypeVar("H", bound=Any)
 
 
 class Known(Struct, Generic[H], frozen=True):
-    """A head that was read, cut where the ``length`` of its body stands; one without a length ends ``before``."""
+    """A head that was read, and as it came.
+
+    Attributes:
+        head: What was read.
+        raw: All of its bytes.
+        at: Where among them the digits of its length begin, and end; at both ends of nothing where it has none.
+    """
 
     head: H
-    before: bytes
-    length: bytes = b""
-    behind: bytes = b""
+    raw: bytes
+    at: tuple[int, int]
 
     @classmethod
     def of(cls, head: H, raw: bytes) -> Known[H]:
         """``head``, as it came."""
         found = _LENGTH.search(raw)
-        if found is None:
-            return cls(head, raw)
-        return cls(head, raw[: found.start(1)], found[1], raw[found.end(1) :])
+        return cls(head, raw, (0, 0) if found is None else found.span(1))
 
     def again(self, data: bytes) -> tuple[H, int] | None:
         """The head at the start of ``data`` and its size, if it is this one but for the length."""
-        before, length, behind = self.before, self.length, self.behind
-        if not data.startswith(before):
+        raw = self.raw
+        if data.startswith(raw):
+            return self.head, len(raw)
+        begin, end = self.at
+        if begin == end or not data.startswith(raw[:begin]):
             return None
-        start = len(before)
-        if not length:
-            return self.head, start
-        end = data.find(b"\r", start, start + LENGTH_DIGITS + 1)
-        if end < 0 or not data.startswith(behind, end):
+        behind = data.find(b"\r", begin, begin + LENGTH_DIGITS + 1)
+        length = data[begin:behind]
+        if behind < 0 or not length.isdigit() or not data.startswith(raw[end:], behind):
             return None
-        other = data[start:end]
-        if other == length:
-            return self.head, end + len(behind)
-        return (self._of_length(other), end + len(behind)) if other.isdigit() else None
+        return self._of_length(length), behind + len(raw) - end
 
     def _of_length(self, length: bytes) -> H:
         head = self.head

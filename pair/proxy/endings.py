@@ -124,7 +124,7 @@ def inspect(family: str, operation: str, content_type: bytes | None, tail: Tail)
         document = _decode(frame.data)
         finished = finished or _is_last(family, operation, frame, document)
         error = error or frame.event in (b"error", b"response.failed") or document.error is not None
-        told |= _facts(document)
+        _read_facts(document, told)
     # Where not even one frame is whole, the last one is longer than what was kept: not seen, but not missing.
     missing = not finished and (bool(frames) or not tail.cut)
     return Ending(
@@ -240,8 +240,7 @@ _CACHED = {
 """Counts that leave out what a cache had, and the fields beside them that count it."""
 
 
-def _facts(document: _Document) -> dict[str, float]:
-    facts: dict[str, float] = {}
+def _read_facts(document: _Document, facts: dict[str, float]) -> None:
     if document.eval_duration is not None or document.eval_count is not None or document.prompt_eval_count is not None:
         _read(asdict(document), _OWN, facts)
     for first, path, figures in _SECTIONS:
@@ -252,7 +251,6 @@ def _facts(document: _Document) -> dict[str, float]:
             section = section.get(name) if isinstance(section, dict) else None
         if isinstance(section, dict):
             _read(section, figures, facts)
-    return facts
 
 
 def _read(section: dict[str, Any], figures: _Figures, facts: dict[str, float]) -> None:

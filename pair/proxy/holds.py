@@ -74,7 +74,8 @@ class Holds:
 
     def committed(self, sent: Sent) -> None:
         """Its answer began."""
-        self.breaker.first_byte(sent, self._monotonic())
+        if len(self.breaker):
+            self.breaker.first_byte(sent, self._monotonic())
         self._mended()
 
     def given_up(self, sent: Sent) -> None:

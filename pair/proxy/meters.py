@@ -32,7 +32,7 @@ class Meters:
         self.requests = Counter()
         self.attempts = Counter()
         self.no_owners = Counter()
-        self.bytes = Counter()
+        self._in = self._out = 0
         self.durations = Histogram()
         self.first_bytes = Histogram()
         self.routing = Histogram(SHORT_SECONDS)
@@ -43,7 +43,7 @@ class Meters:
             "pair_requests_total": self.requests,
             "pair_attempts_total": self.attempts,
             "pair_no_owner_total": self.no_owners,
-            "pair_bytes_total": self.bytes,
+            "pair_bytes_total": self.body_bytes,
             "pair_request_duration_seconds": self.durations,
             "pair_time_to_first_byte_seconds": self.first_bytes,
             "pair_routing_seconds": self.routing,
@@ -70,12 +70,15 @@ class Meters:
 
     def body_came(self, size: int) -> None:
         """The body of a request was kept whole."""
-        self.bytes.inc(("client", "in"), size)
+        self._in += size
 
     def body_passed(self, size: int) -> None:
         """The body of an engine's answer went to the client, as far as it came."""
-        self.bytes.inc(("engine", "in"), size)
-        self.bytes.inc(("client", "out"), size)
+        self._out += size
+
+    def body_bytes(self) -> Mapping[Labels, float]:
+        """Octets of bodies, by leg and direction: what came from an engine went to a client."""
+        return {("client", "in"): self._in, ("engine", "in"): self._out, ("client", "out"): self._out}
 
     def request_ended(self, request: ClientRequest) -> None:
         """A request has its answer, or its client left."""

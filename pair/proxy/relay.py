@@ -54,6 +54,9 @@ class Relay:
         ending: what the end of a good answer said; None until then.
     """
 
+    _received_at: float
+    _taken_at: float
+
     __slots__ = (
         "_call",
         "_content_type",
@@ -108,7 +111,6 @@ class Relay:
         self._raw = self._framing is Framing.PASSED
         self._received = 0
         self._taken = 0
-        self._received_at = self._taken_at = plane.clock.seconds()
 
     def begin(self, raw: bytes, parts: Sequence[bytes]) -> None:
         """Send the head with the first bytes of the body, and pass on what follows."""
@@ -122,6 +124,7 @@ class Relay:
         self._tail.feed(parts)
         self._call.receiver = self
         if not self._call.complete:
+            self._received_at = self._taken_at = self._plane.clock.seconds()
             exchange.register_producer(self._call)
             self._plane.sweep.watch(self)
 

@@ -320,7 +320,7 @@ class Breaker:
     @property
     def any_refused(self) -> bool:
         """Whether some unfinished job has had a busy answer: only then can the gate be shut."""
-        return any(each.refused for each in self._engines.values())
+        return bool(self._engines) and any(each.refused for each in self._engines.values())
 
     def retry_after(self, candidates: Sequence[Candidate], now: float) -> int | None:
         """The busy gate (RT-52): in how many seconds, 1 to 30, a new request may come again; None: it is let in."""

@@ -309,9 +309,10 @@ class InvariantTests(SynchronousTestCase):
         """A job that ended counts until the next snapshot: the book has forgotten that it is over."""
 
         class Forgetful(ReservationBook):
-            def release(self, job: str, now: float) -> None:
-                super().release(job, now)
+            def release(self, job: str, now: float) -> bool:
+                released = super().release(job, now)
                 self.forget(now + 61.0)
+                return released
 
         simulation = Simulation(small())
         book = Forgetful()
