@@ -185,7 +185,7 @@ class Parts:
             pool=ClientPool(reactor, partial(engine_endpoint, reactor)),
             sweep=Sweep(reactor),
             errors=self._errors,
-            meters=Meters(reactor.seconds),
+            meters=Meters(time.monotonic),
             active=Budget(settings.proxy.max_active),
             bodies=Budget(settings.proxy.body_budget),
             members=self._members,

@@ -8,7 +8,7 @@ job now and then, of several changes the last. It must not know who looks at it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zope.interface import implementer
 
@@ -37,16 +37,24 @@ _Event = Literal["attempt_began", "attempt_ended", "committed", "completed", "fa
 
 _UNDER_WAY: frozenset[_Stage] = frozenset({"waiting", "trying", "running"})
 
-# A table and no state machine object: it is asked five times in each request.
-_LEGAL: Mapping[_Event, frozenset[_Stage]] = {
-    "attempt_began": frozenset({"waiting"}),
-    "attempt_ended": frozenset({"trying"}),
-    "committed": frozenset({"trying"}),
-    "completed": _UNDER_WAY,
-    "failed": _UNDER_WAY,
-    "cancelled": _UNDER_WAY,
+
+class _Transition(NamedTuple):
+    """In which stages an event changes a job; in all others it is refused (JB-40). And what it does."""
+
+    stages: frozenset[_Stage]
+    to: _Stage
+    happened: Callable[..., None]
+
+
+# A table and no state machine object: it is asked three times in each request.
+_TRANSITIONS: Mapping[_Event, _Transition] = {
+    "attempt_began": _Transition(frozenset({"waiting"}), "trying", Draft.attempt_began),
+    "attempt_ended": _Transition(frozenset({"trying"}), "waiting", Draft.attempt_ended),
+    "committed": _Transition(frozenset({"trying"}), "running", Draft.committed),
+    "completed": _Transition(_UNDER_WAY, "ended", Draft.completed),
+    "failed": _Transition(_UNDER_WAY, "ended", Draft.failed),
+    "cancelled": _Transition(_UNDER_WAY, "ended", Draft.cancelled),
 }
-"""In which stages an event changes a job; in all others it is refused (JB-40)."""
 
 log = Logger()
 
@@ -225,35 +233,30 @@ class OpenJob:
 
     def attempt_began(self, node: str, engine: str, policy: str, why: str) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if self._goes_on("attempt_began", "trying"):
-            self._note(Draft.attempt_began, node, engine, policy, why)
+        self._go_on("attempt_began", node, engine, policy, why)
 
     def attempt_ended(self, outcome: Outcome, status: int | None = None, error: str | None = None) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if self._goes_on("attempt_ended", "waiting"):
-            self._note(Draft.attempt_ended, outcome, status, error)
+        self._go_on("attempt_ended", outcome, status, error)
 
     def committed(self, status: int) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if self._goes_on("committed", "running"):
-            self._note(Draft.committed, status)
+        self._go_on("committed", status)
 
     def completed(self, status: int, response_bytes: int, usage: Usage, unterminated: bool = False) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if not 200 <= status < 300:
+        if 200 <= status < 300:
+            self._go_on("completed", status, response_bytes, usage, unterminated)
+        else:
             self.failed("engine_status", status, response_bytes)
-        elif self._goes_on("completed", "ended"):
-            self._note(Draft.completed, status, response_bytes, usage, unterminated)
 
     def failed(self, code: str, status: int | None = None, response_bytes: int = 0) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if self._goes_on("failed", "ended"):
-            self._note(Draft.failed, code, status, response_bytes)
+        self._go_on("failed", code, status, response_bytes)
 
     def cancelled(self, code: str, response_bytes: int = 0) -> None:
         """See :class:`pair.interfaces.IJob`."""
-        if self._goes_on("cancelled", "ended"):
-            self._note(Draft.cancelled, code, response_bytes)
+        self._go_on("cancelled", code, response_bytes)
 
     def close(self) -> None:
         """See :class:`pair.interfaces.IJob`."""
@@ -261,13 +264,13 @@ class OpenJob:
             log.error("The handling of job {job} ended, and the job had no end.", job=self.id)
             self.failed("internal")
 
-    def _goes_on(self, event: _Event, to: _Stage) -> bool:
-        """Whether ``event`` is one that takes the job to another stage; it is refused else."""
-        if self.stage in _LEGAL[event]:
+    def _go_on(self, event: _Event, *facts: Any) -> None:
+        stages, to, happened = _TRANSITIONS[event]
+        if self.stage in stages:
             self.stage = to
-            return True
-        log.error("Job {job} is {stage}: {event} was refused.", job=self.id, stage=self.stage, event=event)
-        return False
+            self._note(happened, *facts)
+        else:
+            log.error("Job {job} is {stage}: {event} was refused.", job=self.id, stage=self.stage, event=event)
 
     def _note(self, happened: Callable[..., None], *facts: Any) -> None:
         self._steps.append((happened, self._ledger._now(), facts))

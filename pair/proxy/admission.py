@@ -76,7 +76,7 @@ class Admission:
 
     def received(self, exchange: Exchange) -> None:
         """A request's head is complete."""
-        now = self._plane.clock.seconds()
+        now = self._plane.monotonic()
         request = ClientRequest(exchange, self._facade, self.next_id(), now)
         why = self._objection(exchange)
         if why is not None:
@@ -143,7 +143,7 @@ class Admission:
 
     def _request_ended(self, request: ClientRequest) -> None:
         self._plane.meters.request_ended(request)
-        trail.request_ended(request, self._plane.clock.seconds)
+        trail.request_ended(request, self._plane.monotonic)
 
     def _admit_inference(self, request: ClientRequest) -> None:
         if not self._plane.active.take(1):

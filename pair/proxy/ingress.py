@@ -84,7 +84,7 @@ class Ingress:
         if stranger is not None:
             exchange.respond(stranger.status, stranger.fields, stranger.body, last=True)
             return
-        request = ClientRequest(exchange, self._facade, self._next_id(), self._plane.clock.seconds())
+        request = ClientRequest(exchange, self._facade, self._next_id(), self._plane.monotonic())
         why = self._objection(request)
         engine = None if why is not None else self._engine(request)
         if why is None and engine is None:
@@ -128,4 +128,4 @@ class Ingress:
 
     def _ended(self, request: ClientRequest) -> None:
         self._plane.meters.request_ended(request)
-        trail.request_ended(request, self._plane.clock.seconds)
+        trail.request_ended(request, self._plane.monotonic)

@@ -29,7 +29,7 @@ class ClientRequest:
         route: of the path table; None is the class *pass*.
         family: in whose dialect errors are told (PX-84).
         content_length: as its head has it.
-        began_at: seconds of the reactor's clock.
+        began_at: monotonic seconds.
         code: of the refusal that is its answer, if it was refused.
         status: of the answer; None while there is none, and when the client left before one.
     """

@@ -102,6 +102,8 @@ def ranked_or_default(
 
     A permutation has the very objects of ``candidates``, each once.
     """
+    if type(policy) is type(default):
+        return Ranking(tuple(policy.rank(request, candidates, view)), policy.name)
     try:
         ranked = tuple(policy.rank(request, candidates, view))
         flaw = None if _same([each.candidate for each in ranked], candidates) else "no permutation of the candidates"
