@@ -10,7 +10,6 @@ from pair.protocols.response import ResponseHead
 from pair.proxy.headers import request_head
 from pair.proxy.outcomes import (
     EMPTY,
-    GONE,
     QUIET,
     SILENT,
     STALLED,
@@ -136,32 +135,35 @@ class Attempt:
         self._patience: IDelayedCall | None = None
         self._timers: list[IDelayedCall] = []
 
-    def begin(self, body: bytes | None) -> None:
-        """Send the request; ``body`` is None where it has none."""
+    def begin(self, body: bytes | None) -> bool:
+        """Send the request; ``body`` is None where it has none.
+
+        Returns:
+            Whether there is anywhere to send it to. If not, that was all, and the owner hears nothing.
+        """
         plane, engine = self._plane, self.candidate.engine
         if not self.candidate.local:
-            self._begin_afar(body)
-            return
+            return self._begin_afar(body)
         target = target_of(plane, engine)
         if target is None:
-            self._end(GONE, refusal("engine_unreachable"))
-            return
+            return False
         self._send(plane.pool, target, body, credential_of(plane, engine), ())
         plane.sweep.watch(self)
+        return True
 
-    def _begin_afar(self, body: bytes | None) -> None:
+    def _begin_afar(self, body: bytes | None) -> bool:
         """Send it to a member, which serves it by that engine and no other (PX-53)."""
         node, members = self.candidate.node, self._plane.members
         target = None if members is None else members.target(node, self._request.facade)
         if members is None or target is None:
-            self._end(GONE, refusal("engine_unreachable"))
-            return
+            return False
         # It may be gone from the catalogue by the time of its answer.
         self._dialect = self._plane.scheduling.catalogue.dialect(node, self.candidate.engine)
         named = (b"X-Pair-Job: " + self._job.encode("ascii"), b"X-Pair-Engine: " + self.candidate.engine.encode())
         self._send(members.pool, target, body, None, named)
         self._await_sign(FIRST_SIGN)
         self.call.stirred = self._stirred
+        return True
 
     def _send(
         self, pool: ClientPool, target: Target, body: bytes | None, credential: bytes | None, member: Sequence[bytes]

@@ -17,7 +17,7 @@ from pair.protocols.http_exchange import Framing
 from pair.proxy import trail
 from pair.proxy.attempt import Attempt, EngineRefusal, Terms
 from pair.proxy.headers import response_fields
-from pair.proxy.outcomes import LOOP, Judgement, Rounds, seconds_to_wait
+from pair.proxy.outcomes import GONE, LOOP, Judgement, Rounds, seconds_to_wait
 from pair.proxy.relay import Relay
 from pair.proxy.replies import Refusal, model_not_found, no_owner, refusal, route_unsupported
 from pair.records.jobs import Outcome, Usage
@@ -231,17 +231,7 @@ class Dispatch:
         now = self._plane.monotonic()
         candidate = self._rounds.next([each.candidate for each in plan.ranked], now)
         if candidate is not None:
-            if not self._past:
-                self._plane.meters.dispatched(self._request)
-            self._why = why(plan, 1, self._past)
-            self._job.attempt_began(candidate.node, candidate.engine, plan.policy, self._why)
-            if self._terms.reserves:
-                self._sent = self._plane.scheduling.take(self._job.id, candidate)
-            self.engine = candidate.engine if candidate.local else None
-            number, model = len(self._past) + 1, self._wanted.model
-            trail.attempt_began(self._request, self._job.id, number, candidate, model, self._streaming)
-            self._attempt = Attempt(self._plane, self, self._request, self._job.id, candidate, self._terms)
-            self._attempt.begin(None if self._body is None else self._body.data)
+            self._try(candidate, plan)
             return
         wait = self._rounds.pause(now, 2 * self._plane.random() - 1)
         if wait is None:
@@ -249,6 +239,22 @@ class Dispatch:
         else:
             self._plane.scheduling.release(self._job.id)
             self._pausing = self._plane.clock.callLater(wait, self._pause_ended)
+
+    def _try(self, candidate: Candidate, plan: Plan) -> None:
+        """Dispatch to ``candidate``: the engine first, then the books, for it can work while these are kept."""
+        attempt = self._attempt = Attempt(self._plane, self, self._request, self._job.id, candidate, self._terms)
+        begun = attempt.begin(None if self._body is None else self._body.data)
+        if not self._past:
+            self._plane.meters.dispatched(self._request)
+        self._why = why(plan, 1, self._past)
+        self._job.attempt_began(candidate.node, candidate.engine, plan.policy, self._why)
+        if self._terms.reserves:
+            self._sent = self._plane.scheduling.take(self._job.id, candidate)
+        self.engine = candidate.engine if candidate.local else None
+        number, model = len(self._past) + 1, self._wanted.model
+        trail.attempt_began(self._request, self._job.id, number, candidate, model, self._streaming)
+        if not begun:
+            self.attempt_failed(attempt, GONE, _UNREACHABLE)
 
     def _pause_ended(self) -> None:
         self._pausing = None
