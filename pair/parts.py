@@ -360,9 +360,8 @@ class Parts:
 
     def _offer_command(self, _: object) -> None:
         """Once there is a model, print a command that gets an answer from it (QA-1)."""
-        nodes = self._scheduling.catalogue.nodes()
         for endpoint in reversed(self._facades.endpoints()):
-            model = default_model(nodes, endpoint.facade, certain=True)
+            model = default_model(self._scheduling.catalogue.nodes(), endpoint.facade, certain=True)
             if not self._offered and endpoint.url is not None and model is not None:
                 self._offered = True
                 self._say(f"\nTry it:\n  {curl_line(endpoint.url, model)}")

@@ -184,7 +184,7 @@ class Dispatch:
             self._plane.meters.first_byte(self._request)
         self._plane.meters.attempt_ended(candidate.node, candidate.engine, "won", head.status)
         if head.status < 400:
-            self._plane.scheduling.catalogue.note_route_answers(candidate.node, candidate.engine, self._wanted.route)
+            self._note_answered(candidate)
         if self._sent is not None:
             self._plane.scheduling.holds.committed(self._sent)
             self._sent = None
@@ -204,6 +204,15 @@ class Dispatch:
         if good:
             self._learn_speed(candidate, relay.ending)
         self._end()
+
+    def _note_answered(self, candidate: Candidate) -> None:
+        """What its answer shows of an engine (RT-10, RT-20)."""
+        catalogue, route = self._plane.scheduling.catalogue, self._wanted.route
+        catalogue.note_route_answers(candidate.node, candidate.engine, route)
+        if self._wanted.intent == "unload":
+            catalogue.note_unloaded(candidate)
+        elif candidate.loaded is False and route.role == "inference":
+            catalogue.note_loaded(candidate, self._plane.monotonic())
 
     def _learn_speed(self, candidate: Candidate, ending: Ending | None) -> None:
         """The engine told at the end of its answer how fast it was (RT-61)."""

@@ -260,7 +260,7 @@ class SchedulerService(Service):
 
     def _tick(self) -> None:
         self.book.forget(self._monotonic())
-        self.catalogue.forget_missing_routes(self._monotonic())
+        self.catalogue.forget(self._monotonic())
         self.holds.tick()
         self._recompute()
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from pair.records.engines import EngineInventory, Model, NodeInventory
 from pair.routing.dialects import Dialect, Route
+from pair.routing.findings import LOADED_SECONDS, ROUTE_MISSING_SECONDS, Findings
 from pair.routing.names import NAMINGS, key
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ class Owner(Struct, frozen=True):
 
     ``key`` is that of the name under which it was found (RT-11), ``revision``
     that of the engine's inventory. ``loaded_only``: a model that is not loaded
-    is not to be asked of it. ``order`` puts owners by node and, of one node, in the order of EN-82.
+    is not to be asked of it. ``answered``: it has answered with this model a
+    moment ago, which its list may not tell yet. ``order`` puts owners by node and, of one node, in the order of EN-82.
     """
 
     candidate: Candidate
@@ -139,6 +141,7 @@ class Owner(Struct, frozen=True):
     routes: frozenset[str]
     routable: bool
     loaded_only: bool
+    answered: bool
     order: tuple[str, bool, bool, bool, str]
 
     def objections(self, request: Request, breaker: Breaker, now: float) -> Iterator[ExcludedBy]:
@@ -159,9 +162,10 @@ class Owner(Struct, frozen=True):
             yield "engine_stopped"
         candidate = self.candidate
         if request.model:
+            unload = request.intent == "unload"
             if not candidate.model:
                 yield "model_not_advertised"
-            elif (self.loaded_only or request.intent == "unload") and not candidate.loaded:
+            elif (self.loaded_only or unload) and not (candidate.loaded or (unload and self.answered)):
                 yield "not_loaded"
 
 
@@ -193,21 +197,6 @@ def sift(owners: Iterable[Owner], objections: Callable[[Owner], Iterator[Exclude
     return Sifted(tuple(eligible), tuple(rejected))
 
 
-ROUTE_MISSING_SECONDS = 60.0
-"""How long a route counts as missing. A 404 may be about something else that the client named."""
-
-
-class _KnownRoutes(Struct):
-    """What an engine of this version was found to have, and not to have though its dialect declares it.
-
-    ``missing`` has, for each key, until when it counts as missing (monotonic seconds).
-    """
-
-    version: str | None
-    answered: set[Route]
-    missing: dict[str, float]
-
-
 _Place = tuple[str, str]
 _Key = tuple[str, str, str]
 _ANY_MODEL = ("", "")
@@ -227,7 +216,7 @@ class Catalogue:
         self._nodes: dict[str, NodeFacts] = {}
         self._owners: dict[_Key, dict[_Place, Owner]] = {}
         self._entries: dict[str, list[tuple[_Key, _Place]]] = {}
-        self._routes: dict[_Place, _KnownRoutes] = {}
+        self._findings: dict[_Place, Findings] = {}
         # What was asked for since the last change, by facade and name as sent, and whole.
         self._found: dict[tuple[str, str], tuple[Owner, ...]] = {}
         self._sifted: dict[Request, Sifted] = {}
@@ -238,9 +227,9 @@ class Catalogue:
             return
         self._nodes[facts.id] = facts
         versions = {(facts.id, each.status.id): each.status.version for each in facts.inventory.engines}
-        for place in [each for each in self._routes if each[0] == facts.id]:
-            if place not in versions or versions[place] != self._routes[place].version:
-                del self._routes[place]
+        for place in [each for each in self._findings if each[0] == facts.id]:
+            if place not in versions or versions[place] != self._findings[place].version:
+                del self._findings[place]
         self._index(facts)
 
     def dialect(self, node: str, engine: str) -> Dialect | None:
@@ -252,40 +241,52 @@ class Catalogue:
         """Forget a node; of one that is not known, nothing."""
         self._nodes.pop(node, None)
         self._unindex(node)
-        self._routes = {place: each for place, each in self._routes.items() if place[0] != node}
+        self._findings = {place: each for place, each in self._findings.items() if place[0] != node}
 
     def note_route_answers(self, node: str, engine: str, route: Route) -> None:
         """That engine has served that route: a 404 there is about something else from now on (RT-10)."""
-        known = self._routes_of(node, engine)
+        known = self._findings_of(node, engine)
         if known is not None:
             known.answered.add(route)
 
     def note_route_missing(self, node: str, engine: str, route: Route, now: float) -> None:
         """That engine answered that it has no such route.
 
-        If it has never served it, it counts as without for
-        :data:`ROUTE_MISSING_SECONDS`, or until its version changes (RT-10).
+        If it has never served it, it counts as without for a minute, or until
+        its version changes (RT-10).
         """
-        known = self._routes_of(node, engine)
+        known = self._findings_of(node, engine)
         if known is not None and route not in known.answered:
             known.missing[route.key] = now + ROUTE_MISSING_SECONDS
             self._index(self._nodes[node])
 
-    def forget_missing_routes(self, now: float) -> None:
-        """Let what was found missing long enough ago be asked again."""
-        for (node, _), known in self._routes.items():
-            past = [route for route, until in known.missing.items() if until <= now]
-            for route in past:
-                del known.missing[route]
-            if past:
+    def note_loaded(self, candidate: Candidate, now: float) -> None:
+        """It has answered, so that its model is loaded, though its list does not say so yet (RT-20)."""
+        known = self._findings_of(candidate.node, candidate.engine)
+        if known is not None:
+            is_new = candidate.model not in known.loaded
+            known.loaded[candidate.model] = now + LOADED_SECONDS
+            if is_new:
+                self._index(self._nodes[candidate.node])
+
+    def note_unloaded(self, candidate: Candidate) -> None:
+        """It has unloaded its model: from now on its list says whether that is loaded."""
+        known = self._findings_of(candidate.node, candidate.engine)
+        if known is not None and known.loaded.pop(candidate.model, None) is not None:
+            self._index(self._nodes[candidate.node])
+
+    def forget(self, now: float) -> None:
+        """Let what was found long enough ago count no more."""
+        for (node, _), known in self._findings.items():
+            if known.forget(now):
                 self._index(self._nodes[node])
 
-    def _routes_of(self, node: str, engine: str) -> _KnownRoutes | None:
-        known = self._routes.get((node, engine))
+    def _findings_of(self, node: str, engine: str) -> Findings | None:
+        known = self._findings.get((node, engine))
         if known is None and node in self._nodes:
             for each in self._nodes[node].inventory.engines:
                 if each.status.id == engine:
-                    known = self._routes[node, engine] = _KnownRoutes(each.status.version, set(), {})
+                    known = self._findings[node, engine] = Findings(each.status.version, set(), {}, {})
         return known
 
     def owners(self, facade: str, model: str) -> tuple[Owner, ...]:
@@ -366,7 +367,7 @@ class Catalogue:
         status = engine.status
         dialect = facts.dialects.get(status.id)
         routes = frozenset() if dialect is None else dialect.routes.get(facade, frozenset())
-        known = self._routes.get((facts.id, status.id))
+        known = self._findings.get((facts.id, status.id))
         loaded = None if model is None or not (model.loaded or status.loaded != "unknown") else bool(model.loaded)
         return Owner(
             candidate=Candidate(
@@ -384,5 +385,6 @@ class Catalogue:
             routes=routes.difference(known.missing) if known is not None and known.missing else routes,
             routable=status.routable,
             loaded_only=facts.loaded_only or (dialect is not None and dialect.eligible == "loaded"),
+            answered=model is not None and known is not None and model.id in known.loaded,
             order=(facts.id, not loaded, status.health != "ok", status.ownership != "owned", status.id),
         )

@@ -162,6 +162,22 @@ class IntentTests(BenchCase):
             self.assertEqual(answer.body.endswith(b"\n"), stream)
             self.assertEqual((bench.contacted(), bench.ending), ([], ("completed", None)))
 
+    def test_unload_of_what_has_just_answered(self) -> None:
+        """RT-20: it goes where the answer came from, though the list does not tell yet; once it is done, no more."""
+        bench = self.ask(OLLAMA, body={"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+        bench.a.answers(response(200, DONE))
+        bench.advance()
+        for passed_on in (True, False):
+            again = bench.connect()
+            again.asks("POST", "/api/chat", {"model": "m", "keep_alive": 0})
+            bench.advance()
+            self.assertEqual(again.received == b"", passed_on)
+            if passed_on:
+                self.assertIn(b"keep_alive", bench.a.asked)
+                bench.a.answers(response(200, b'{"done":true,"done_reason":"unload"}'))
+                bench.advance()
+            self.assertEqual(again.answer.json["done_reason"], "unload")
+
     def test_unload_of_an_unknown_model(self) -> None:
         """What nobody has cannot be unloaded either."""
         self.assert_refused(self.ask(OLLAMA, body={"model": "x", "keep_alive": 0}), 502, "model_unknown")

@@ -172,6 +172,39 @@ class ChangeTests(SynchronousTestCase):
         self.assertEqual(vars(known)["_owners"], {})
 
 
+class JustLoadedTests(SynchronousTestCase):
+    """A model that has answered, where the list does not have it as loaded (RT-20)."""
+
+    def setUp(self) -> None:
+        self.known = catalogue(node("a", engine("ollama", "m", "n")), node("b", engine("ollama", "m")))
+        self.candidate = self.known.owners("ollama", "m")[0].candidate
+        self.known.note_loaded(self.candidate, 0.0)
+
+    def loaded(self, model: str = "m") -> list[str]:
+        return [each.node.id for each in self.known.owners("ollama", model) if each.answered]
+
+    def test_for_ten_seconds(self) -> None:
+        """That model of that engine counts as loaded until its list must tell."""
+        self.assertEqual((self.loaded(), self.loaded("n")), (["a"], []))
+        self.known.forget(9.9)
+        self.assertEqual(self.loaded(), ["a"])
+        self.known.forget(10.0)
+        self.assertEqual(self.loaded(), [])
+
+    def test_unloaded(self) -> None:
+        """From then on the list decides, once more."""
+        self.known.note_unloaded(self.candidate)
+        self.known.note_unloaded(self.candidate)
+        self.assertEqual(self.loaded(), [])
+
+    def test_of_an_engine_that_is_gone(self) -> None:
+        """An answer that comes later finds nobody."""
+        self.known.remove("a")
+        self.known.note_loaded(self.candidate, 1.0)
+        self.known.note_unloaded(self.candidate)
+        self.assertEqual(self.loaded(), [])
+
+
 class MissingRouteTests(SynchronousTestCase):
     """An engine that answers that it has no such route (RT-10)."""
 
@@ -195,9 +228,9 @@ class MissingRouteTests(SynchronousTestCase):
 
     def test_for_a_minute(self) -> None:
         """Then it is asked again, since a 404 may have been about something else (RT-10)."""
-        self.known.forget_missing_routes(59.9)
+        self.known.forget(59.9)
         self.assertEqual(self.lacking(), ["a"])
-        self.known.forget_missing_routes(60.0)
+        self.known.forget(60.0)
         self.assertEqual(self.lacking(), [])
 
     def test_not_where_it_was_served(self) -> None:
