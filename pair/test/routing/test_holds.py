@@ -230,6 +230,7 @@ class PropertyTests(SynchronousTestCase):
         """None is longer than 300 s, one trial at a time finds out, and in the end nothing is left."""
         breaker, now, under_way = Breaker(), 0.0, list[Sent]()
         was_held: set[Candidate] = set()
+        quiet: set[str] = set()
 
         def end(sent: Sent, how: str) -> None:
             if how.startswith("busy"):
@@ -240,6 +241,7 @@ class PropertyTests(SynchronousTestCase):
                 breaker.stall(sent, now)
             elif how == "quiet":
                 breaker.quiet(sent, now)
+                quiet.add(sent.node)
             elif how == "first byte":
                 breaker.first_byte(sent, now)
                 hold = breaker.held(Candidate(sent.node, sent.engine, "ollama", sent.model), now)
@@ -260,6 +262,8 @@ class PropertyTests(SynchronousTestCase):
                 now += values[0]
             elif what == "evidence":
                 breaker.evidence(values[0], "e", now)
+                if values[0] in quiet:  # It is over without a trial.
+                    was_held = {each for each in was_held if each.node != values[0]}
             for each in CANDIDATES:
                 hold = breaker.held(each, now)
                 if hold is not None:
