@@ -115,7 +115,7 @@ def inspect(family: str, operation: str, content_type: bytes | None, tail: Tail)
     elif media_type == b"application/x-ndjson":
         frames = [sse.Frame(b"", line) for line in ndjson.last_lines(tail.data, tail.cut, _FRAMES)]
     elif media_type == b"application/json" and not tail.cut:
-        frames = [sse.Frame(b"", tail.data)]
+        return _inspect_whole(family, _decode(tail.data))
     else:
         return Ending()
     finished = error = False
@@ -129,8 +129,21 @@ def inspect(family: str, operation: str, content_type: bytes | None, tail: Tail)
     missing = not finished and (bool(frames) or not tail.cut)
     return Ending(
         finished=finished,
-        unterminated=missing and media_type != b"application/json" and operation not in _UNBOUNDED,
+        unterminated=missing and operation not in _UNBOUNDED,
         error=error,
+        usage=Usage(_count(told, "prompt_tokens"), _count(told, "output_tokens")),
+        prompt_seconds=told.get("prompt_seconds"),
+        output_seconds=told.get("output_seconds"),
+    )
+
+
+def _inspect_whole(family: str, document: _Document) -> Ending:
+    """Of an answer that is one document."""
+    told: dict[str, float] = {}
+    _read_facts(document, told)
+    return Ending(
+        finished=family == "ollama" and document.done is True,
+        error=document.error is not None,
         usage=Usage(_count(told, "prompt_tokens"), _count(told, "output_tokens")),
         prompt_seconds=told.get("prompt_seconds"),
         output_seconds=told.get("output_seconds"),
@@ -256,17 +269,12 @@ def _read_facts(document: _Document, facts: dict[str, float]) -> None:
 def _read(section: dict[str, Any], figures: _Figures, facts: dict[str, float]) -> None:
     """Add to ``facts`` what a section tells of ``figures``."""
     for field, told, unit in figures:
-        value = _number(section, field) if field in section else None
-        if value is not None:
+        value: Any = section.get(field)
+        if type(value) in _NUMBERS and 0 <= value <= _MOST:  # else none that may be believed
             for each in _CACHED.get(field, ()):
-                value += _number(section, each) or 0
+                cached: Any = section.get(each)
+                value += cached if type(cached) in _NUMBERS and 0 <= cached <= _MOST else 0
             facts[told] = value * unit
-
-
-def _number(section: dict[str, Any], field: str) -> float | None:
-    """The number that ``field`` has; None where there is none, or none that may be believed."""
-    value: Any = section.get(field)
-    return value if type(value) in _NUMBERS and 0 <= value <= _MOST else None
 
 
 def _count(facts: dict[str, float], name: str) -> int | None:
