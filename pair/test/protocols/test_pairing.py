@@ -555,7 +555,7 @@ class JudgementTests(SynchronousTestCase):
         """Another leaf than the hello's, one that is no leaf, of another node, or a foreign key: failed (CL-48)."""
         liars = (
             Party(RACK.uuid, "rack", DESK.key, RACK.leaf),
-            Party(DESK.uuid[:-1] + "0", "rack", RACK.key, RACK.leaf),
+            Party(_near(DESK.uuid), "rack", RACK.key, RACK.leaf),
             Party(RACK.uuid, "rack", RACK.key, RACK.leaf + b"\0"),
             Party(RACK.uuid, "rack", RACK.key, b""),
         )
@@ -569,7 +569,7 @@ class JudgementTests(SynchronousTestCase):
         """The same at the joiner: nothing is stored, and the inviter is told (CL-50)."""
         liars = (
             Party(DESK.uuid, "desk", RACK.key, DESK.leaf),
-            Party(RACK.uuid[:-1] + "0", "desk", DESK.key, DESK.leaf),
+            Party(_near(RACK.uuid), "desk", DESK.key, DESK.leaf),
             Party(DESK.uuid, "desk", DESK.key, DESK.leaf[:-1]),
         )
         for liar in liars:
@@ -646,6 +646,11 @@ class JudgementTests(SynchronousTestCase):
         self.assertEqual(couple.there.all(Ended), [Ended("failed", "protocol_error")])
         self.assertEqual(couple.here.done[-2:], [Retract(), Ended("failed", "protocol_error")])
         self.assertEqual(couple.there.all(Join), [])
+
+
+def _near(uuid: str) -> str:
+    """One that differs in its last digit."""
+    return uuid[:-1] + ("1" if uuid.endswith("0") else "0")
 
 
 def _other_key(node: Party) -> Party:
