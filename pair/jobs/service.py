@@ -118,6 +118,7 @@ class JobService(Service):
     def startService(self) -> None:
         """Read the newest of the history, and publish; blocks on the disk."""
         super().startService()
+        self._ledger.tell()  # What was left untold stirs nobody again.
         self._load()
         self._under_way = {job.id: job for job in self._ledger.active()}
         for job in (*self._ledger.ended(), *self._under_way.values()):

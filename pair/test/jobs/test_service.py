@@ -86,6 +86,15 @@ class SharingTests(ClusterTestCase):
         self.a.clock.advance(1)
         self.assertEqual(len(self.a.history.keys()), 1)
 
+    def test_started_again(self) -> None:
+        """What happened while nobody told of it does not keep what follows from being told."""
+        self.a.jobs.stopService()
+        self.a.admit()
+        self.a.jobs.startService()
+        job = self.a.admit()
+        self.run_for(0.1)
+        self.assertIn(job.id, [each.job.id for each in self.a.changes if each.job])
+
     def test_equal_ids(self) -> None:
         """Jobs of two origins with one id are two (JB-31)."""
         first, second = self.a.admit("x"), self.b.admit("y")
