@@ -6,6 +6,7 @@ Knows nothing of connections, and nothing of what a response means.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -127,6 +128,14 @@ def _new_chunks() -> _Chunks:
 def _rest(chunks: _Chunks) -> None:
     if len(_resting) < _RESTING_MOST:
         _resting.append(chunks)
+
+
+def _begin_anew(chunks: _Chunks) -> None:
+    """Let what has read a whole body read others, unless its trailer said that nothing follows."""
+    chunks.sink.over = False
+    with suppress(HttpParserError):
+        chunks.feed(_BEFORE_CHUNKS)
+        _rest(chunks)
 
 
 class ResponseReader:
@@ -265,9 +274,7 @@ class ResponseReader:
             seen = self._end + data
             data = self._without(len(seen) - len(seen.rstrip(b"\r\n")) - len(b"\r\n\r\n"), data)
             if not self.surplus:
-                sink.over = False
-                chunks.feed(_BEFORE_CHUNKS)
-                _rest(chunks)
+                _begin_anew(chunks)
         return data
 
     def _feed_unchunked(self, data: bytes) -> tuple[bytes, Sequence[bytes]]:

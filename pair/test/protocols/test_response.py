@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from pair.protocols.response import HEAD_LIMIT, MalformedResponseError, ResponseReader
+from pair.protocols.response import HEAD_LIMIT, MalformedResponseError, ResponseReader, _resting
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 CHUNKED = HELLO + b"Transfer-Encoding: chunked\r\n\r\n"
 BODY = b"4\r\nh\xc3\xa9l\r\n6;x=y\r\nlo \r\n\n\r\n0\r\nTrailer: t\r\n\r\n"
+LAST = b"0\r\n\r\n"
+WITH_LENGTH = HELLO + b"Content-Length: %d\r\n\r\n%b"
+STREAM = CHUNKED + b"%x\r\n%b\r\n"
 
+WIRES = (
+    *(WITH_LENGTH % (len(body), body) for body in (b"", b"hi", LAST)),
+    *(STREAM % (len(body), body) + LAST for body in (b"canary", LAST, b"\r\n")),
+    *(CHUNKED + b"1\r\nx\r\n0\r\n" + trailer + b"\r\n" for trailer in (b"T:\r\n", b"Connection: close\r\n")),
+    CHUNKED + b"1;x\r\nx\r\n0;y=z\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    CHUNKED + b"1\r\nx\r\n0\r\nTransfer-Encoding: gzip\r\n\r\n",
+    b"HTTP/1.1 103 Early\r\n\r\n" + CHUNKED + BODY,
+    CHUNKED + BODY + b"\r\n",
+    *(
+        CHUNKED + b"1\r\nx\r\n" + bad
+        for bad in (b"\n", b"g\r\n", b"1\r\nxx\r\n", LAST + b"x", b"0\r\nContent-Length: 1\r\n\r\n")
+    ),
+    HELLO + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+    HELLO + b"\r\n",
+)
+"""Answers, good ones and bad ones, that may come behind and beside each other."""
 
 SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
 
@@ -27,6 +46,43 @@ def read(*reads: bytes, head_only: bool = False, upgrade: bool = False) -> tuple
         raw += part
         body += b"".join(parts)
     return reader, raw, body
+
+
+Told = tuple[bytes, bytes, bool, bool, int, bool]
+"""What a reader told of one read: the raw body, the body, its state, and whether a chunk may follow."""
+
+
+def feed(reader: ResponseReader, data: bytes) -> Told | None:
+    """Let ``reader`` read ``data``; None: it refused that."""
+    try:
+        raw, parts = reader.feed(data)
+    except MalformedResponseError:
+        return None
+    return raw, b"".join(parts), reader.complete, reader.surplus, reader.received, reader.at_boundary()
+
+
+class Line:
+    """One connection: a reader with its memory, and for each answer one that is new and shares nothing."""
+
+    def __init__(self) -> None:
+        self.reader = ResponseReader()
+        self.alone = ResponseReader()
+        self.left = b""
+        self.over = False
+
+    def read(self, wire: bytes, size: int) -> tuple[Told | None, Told | None]:
+        """Go on with what is left of an answer, or with ``wire`` as the next: what the two readers told."""
+        if not self.left:
+            self.left = wire
+            self.reader.begin()
+            self.alone = ResponseReader()
+        data, self.left = self.left[:size], self.left[size:]
+        told = feed(self.reader, data)
+        shared, _resting[:] = _resting[:], []
+        expected = feed(self.alone, data)
+        _resting[:] = shared
+        self.over = told is None or self.reader.surplus or (not self.left and not self.reader.complete)
+        return told, expected
 
 
 class ResponseReaderTests(SynchronousTestCase):
@@ -139,6 +195,27 @@ class ResponseReaderTests(SynchronousTestCase):
         for reader, body, expected in zip(readers, bodies, whole, strict=True):
             if expected is not None:
                 self.assertEqual((reader.complete, body), (True, expected))
+
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 3), st.sampled_from(WIRES), st.sampled_from((1, 2, 7, 30, 200))), max_size=60
+        )
+    )
+    @example([(0, WIRES[7], 200), (0, WIRES[7], 200), (1, WIRES[3], 200)])
+    @example([(0, WIRES[9], 200)])
+    def test_nothing_of_another(self, turns: list[tuple[int, bytes, int]]) -> None:
+        """What a reader tells is the same whatever it and others have read before and read meanwhile (PX-58).
+
+        Others may be refused, be broken off, or stand anywhere: it reads as one
+        that is new, with a parser of its own.
+        """
+        lines = [Line() for _ in range(4)]
+        for number, wire, size in turns:
+            told, expected = lines[number].read(wire, size)
+            self.assertEqual(told, expected)
+            if lines[number].over:
+                lines[number] = Line()
+            self.assertTrue(all(not each.sink.over for each in _resting))
 
     def test_interim_responses(self) -> None:
         """Interim responses are swallowed, also in the read that holds the final head; they count as a beginning."""
