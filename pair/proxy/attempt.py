@@ -187,9 +187,11 @@ class Attempt:
             self._wait(plane.settings.first_byte_limit, "proxy.first_byte_limit")
 
     def abandon(self) -> None:
-        """Break off; the owner hears nothing more (PX-48, PX-49)."""
+        """Break off; the owner hears nothing more (PX-48, PX-49). It may not even have begun, if that raised."""
         self._rest()
-        self.call.abort()
+        call: Call | None = getattr(self, "call", None)
+        if call is not None:
+            call.abort()
 
     def head_received(self, head: ResponseHead) -> None:
         """A 2xx may be the answer; anything else is read whole first."""

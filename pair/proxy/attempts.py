@@ -177,6 +177,7 @@ class Dispatch:
             self._explanation(candidate.node),
             self,
         )
+        self._won, self._attempt = candidate, None
         # The client first, then the books.
         self._relay.begin(raw, parts)
         if parts:
@@ -189,7 +190,6 @@ class Dispatch:
             self._plane.scheduling.holds.committed(self._sent)
             self._sent = None
         # The answer may take long. There is no other try, and what one would need goes.
-        self._won, self._attempt = candidate, None
         del self._rounds, self._wanted
 
     def relayed(self, good: bool | None) -> None:
@@ -354,9 +354,10 @@ class Dispatch:
         self._end()
 
     def _break_off(self) -> None:
-        if self._attempt is not None:
-            self._attempt.abandon()
-            self._tell_end(self._attempt.candidate, "cancelled")
+        attempt, self._attempt = self._attempt, None  # They refer to each other.
+        if attempt is not None:
+            attempt.abandon()
+            self._tell_end(attempt.candidate, "cancelled")
         if self._sent is not None:
             self._plane.scheduling.holds.given_up(self._sent)
         if self._pausing is not None:

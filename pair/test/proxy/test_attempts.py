@@ -115,6 +115,45 @@ class EndedTests(BenchCase):
             self.assertEqual(bench.in_use(), {})
             self.assertEqual(gc.collect(), 0)
 
+    def test_nothing_of_what_had_no_answer(self) -> None:
+        """Nor does one when a request is given up before its answer, whether its engine works, hangs or is down."""
+        leave: Callable[[Bench], object]
+        for leave in (lambda bench: bench.client.leaves(), lambda bench: bench.plane.cancel(bench.job.id)):
+            for trouble in ("", "hangs", "refuses"):
+                bench = self.bench(engine("ollama", "m", name="a"))
+                if trouble:
+                    setattr(bench.a, trouble, True)
+                bench.client.asks("POST", "/api/chat", CHAT)
+                bench.advance()
+                gc.collect()
+                gc.disable()
+                self.addCleanup(gc.enable)
+                leave(bench)
+                bench.advance()
+                self.assertEqual(bench.in_use(), {})
+                self.assertEqual(gc.collect(), 0, trouble)
+
+    def test_a_mistake_of_ours(self) -> None:
+        """One request costs no more than itself, whatever raises as it is sent or as its answer begins (PX-3)."""
+
+        def fail(*_: object, **named: object) -> None:
+            raise ZeroDivisionError
+
+        for place, name in (("engines", "credential"), ("pool", "send"), ("sweep", "watch"), ("scheduling", "take")):
+            bench = self.bench()
+            setattr(getattr(bench, place), name, fail)
+            bench.client.asks("POST", "/api/chat", CHAT)
+            self.assertEqual((bench.client.answer.status, bench.in_use()), (500, {}))
+            bench.advance()
+            self.assertEqual({each.aborted for each in bench.a.connections} - {True}, set())
+        for place, name in (("holds", "committed"), ("catalogue", "note_route_answers")):
+            bench = self.ask()
+            setattr(getattr(bench.scheduling, place), name, fail)
+            self.assertRaises(ZeroDivisionError, bench.a.answers, stream() + chunk(DONE))
+            bench.a.breaks()  # as Twisted does then
+            self.assertEqual((bench.job.state, bench.in_use()), ("failed", {}))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 4)
+
 
 class FailoverTests(BenchCase):
     """PX-42 to PX-48, on two engines of this node."""
