@@ -83,9 +83,13 @@ class OwnRecord:
         self.gather()
 
     def gather(self) -> None:
-        """Something is another; what changes shortly after goes with it (DS-7). The first look is not hastened."""
+        """Something is another; what changes shortly after goes with it (DS-7). The first look is not hastened.
+
+        The ports of a start open in one turn, and are told in the next: whoever
+        is invited by then must know where this node is, should the connection break.
+        """
         if self._begun and (self._timer is None or not self._timer.active()):
-            self._timer = self._clock.callLater(GATHER_SECONDS, self.renew)
+            self._timer = self._clock.callLater(GATHER_SECONDS if self.now.services else 0, self.renew)
 
     def renew(self) -> None:
         """Look at everything anew; what is as before is no news (DS-34)."""
