@@ -388,5 +388,6 @@ class Call:
         self._over = True
         self._received, self._complete = self.received, self.complete
         self._connection = self.reader = None
-        if self._upload is not None and not self.sent:
-            self._upload.stop()
+        upload, self._upload = self._upload, None  # It refers to us.
+        if upload is not None and not self.sent:
+            upload.stop()

@@ -64,6 +64,7 @@ class Upload:
         self._early.clear()
         self._transport = transport
         if self._ended:
+            self._source = None
             self._sent()
             return
         transport.registerProducer(self, True)
@@ -88,8 +89,9 @@ class Upload:
         self._forget_wait()
         self._transport = None
         self._ended = True
-        if self._source is not None:
-            self._source.pauseProducing()
+        source, self._source = self._source, None
+        if source is not None:
+            source.pauseProducing()
 
     def pauseProducing(self) -> None:
         """Implement :class:`IPushProducer`: the transport is full."""
@@ -112,6 +114,7 @@ class Upload:
         self.stop()
 
     def _finish(self, transport: IDuplex) -> None:
+        self._source = None  # It mostly refers to us, and has the body.
         transport.unregisterProducer()
         self._sent()
 

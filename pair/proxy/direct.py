@@ -244,7 +244,8 @@ class _HeldEnd:
             step()
 
     def _release(self, _: object) -> None:
-        for step in () if self._exchange.done else self._held:
+        held, self._held = self._held, []  # They refer to us.
+        for step in () if self._exchange.done else held:
             step()
 
 

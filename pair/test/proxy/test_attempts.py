@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from itertools import product
 from typing import TYPE_CHECKING
 
 from pair.test.proxy.bench import CHAT, DONE, NODE, Bench, BenchCase
@@ -84,18 +85,28 @@ class ForwardingTests(BenchCase):
 class EndedTests(BenchCase):
     """What an answered request leaves behind."""
 
+    LONG = {**CHAT, "images": [200_000 * "x"]}
+    ASKED = (("/api/chat", CHAT), ("/api/chat", LONG), ("/nowhere", CHAT), ("/nowhere", LONG), ("/api/pull", CHAT))
+
+    def setUp(self) -> None:
+        """Look at nothing that was there before: it is much."""
+        super().setUp()
+        gc.freeze()
+        self.addCleanup(gc.unfreeze)
+
     def test_nothing_for_the_collector(self) -> None:
         """What served it goes as it ends: no cycle waits for the collector, which would stop all streams to look."""
         bench = self.bench(engine("ollama", "m", name="a"))
         gc.disable()
         self.addCleanup(gc.enable)
-        for path in ("/api/chat", "/nowhere"):
+        for path, body in self.ASKED:
             found = []
             for _ in range(2):  # The first makes the connection, which stays.
                 gc.collect()
-                bench.client.asks("POST", path, CHAT)
+                bench.client.asks("POST", path, body)
                 bench.advance()
                 bench.a.answers(response(200, DONE))
+                bench.advance(1)
                 found.append(gc.collect())
             self.assertEqual(found[1], 0, path)
 
@@ -118,12 +129,13 @@ class EndedTests(BenchCase):
     def test_nothing_of_what_had_no_answer(self) -> None:
         """Nor does one when a request is given up before its answer, whether its engine works, hangs or is down."""
         leave: Callable[[Bench], object]
-        for leave in (lambda bench: bench.client.leaves(), lambda bench: bench.plane.cancel(bench.job.id)):
+        leaves = (lambda bench: bench.client.leaves(), lambda bench: bench.admission.stop())
+        for leave, (path, body) in product(leaves, self.ASKED):
             for trouble in ("", "hangs", "refuses"):
                 bench = self.bench(engine("ollama", "m", name="a"))
                 if trouble:
                     setattr(bench.a, trouble, True)
-                bench.client.asks("POST", "/api/chat", CHAT)
+                bench.client.asks("POST", path, body)
                 bench.advance()
                 gc.collect()
                 gc.disable()
@@ -131,7 +143,7 @@ class EndedTests(BenchCase):
                 leave(bench)
                 bench.advance()
                 self.assertEqual(bench.in_use(), {})
-                self.assertEqual(gc.collect(), 0, trouble)
+                self.assertEqual(gc.collect(), 0, (path, trouble))
 
     def test_a_mistake_of_ours(self) -> None:
         """One request costs no more than itself, whatever raises as it is sent or as its answer begins (PX-3)."""
