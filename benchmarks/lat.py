@@ -18,7 +18,7 @@ def measure(quick: bool) -> Report:
     def once(server: Server) -> float:
         return sequence(server, 30 if quick else 60)
 
-    with field("pair", "nginx", "caddy", "aiohttp") as proxies:
+    with field("pair", "bare", "nginx", "caddy", "aiohttp") as proxies:
         p50 = proxies.rounds(3 if quick else 7, once, direct=True)
         bounds = (
             Bound("nginx", ratio(p50, "nginx"), must=1.6, goal=1.3),

@@ -19,7 +19,7 @@ def measure(quick: bool) -> Report:
     def once(server: Server) -> float:
         return sequence(server, 20 if quick else 50)
 
-    with field("pair", *IN_PYTHON, *IN_RUST) as proxies:
+    with field("pair", "bare", *IN_PYTHON, *IN_RUST) as proxies:
         p50 = proxies.rounds(2 if quick else 5, once, direct=True)
         bounds = (
             *(Bound(name, ratio(p50, name, base="engine"), must=0.1, goal=0.1) for name in IN_PYTHON),

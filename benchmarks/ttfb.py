@@ -20,7 +20,7 @@ def measure(quick: bool) -> Report:
         assert taken.counts.first is not None
         return taken.counts.first
 
-    with field("pair", "aiohttp", "nginx") as proxies:
+    with field("pair", "bare", "aiohttp", "nginx") as proxies:
         taken = proxies.rounds(2 if quick else 7, once)
         p50 = {name: [each.p50 for each in all] for name, all in taken.items()}
         p99 = {name: [each.p99 for each in all] for name, all in taken.items()}
