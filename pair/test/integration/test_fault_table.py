@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pair.test.integration.engines import MODEL, Engine
 from pair.test.integration.node import ask, wait_for
-from pair.test.integration.owners import BROKEN, SIZE, OwnersTestCase, fail, kill, met, takes_long
+from pair.test.integration.owners import BROKEN, LONG, SIZE, OwnersTestCase, fail, kill, met, takes_long
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -88,7 +88,9 @@ class NodeTests(TwoOwnersTestCase):
         crowd = self.crowd(length=60, patience=90)
         wait_for("all to wait or to be answered", lambda: crowd.begun + met(self.engine, WAITING) == SIZE)
         streams = met(self.engine, "/v1/")
-        self.assertTrue(streams and met(self.engine, WAITING))
+        self.assertTrue(streams)
+        # Who comes to which node is chance. Of a few clients, once in thirty times none of those who wait is there.
+        self.assertTrue(met(self.engine, WAITING) or not LONG)
         return crowd, streams
 
     def assert_broken(self, crowd: Crowd, streams: int) -> Counter[str]:
